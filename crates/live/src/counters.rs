@@ -223,12 +223,11 @@ impl Switched {
     pub fn attach(
         counters: &mut Counters,
         policy: &Object,
-        instance: &Instance,
         topology: &Topology,
     ) -> anyhow::Result<Self> {
         let (result, words) = log::listen(|| {
             let mut object = ObjectBuilder::default().name("switched")?.open_memory(SWITCHED)?;
-            set_rodata(&mut object, SWITCHED, &instance.config(topology))?;
+            set_rodata(&mut object, SWITCHED, &topology.config())?;
             for shared in [".bss.task_table", "task_slots"] {
                 let theirs = policy.maps().find(|map| map.name() == shared);
                 let theirs = theirs.with_context(|| format!("the policy has no map {shared}"))?;

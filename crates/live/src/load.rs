@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, MemberAttr, Struct, StructMember};
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
-use policy::{Instance, Profile, Topology};
+use policy::{Instance, Policy, Profile, Topology};
 
 use crate::address;
 use crate::control::{self, Controlling, Knows};
@@ -28,7 +28,7 @@ pub struct Attached {
     _renewal: Option<Renewal>,
     counters: Counters,
     object: Object,
-    bpf: &'static [u8],
+    policy: &'static Policy,
     messages: Messages,
     before: State,
 }
@@ -83,7 +83,7 @@ pub fn load(
         (true, true) if !counters.fit(&object) => {}
         (true, true) => renewal = Some(counters.put(&object)?),
         (true, false) => {
-            switched = Some(Switched::attach(&mut counters, &object, instance, topology)?);
+            switched = Some(Switched::attach(&mut counters, &object, topology)?);
         }
         (false, _) => {}
     }
@@ -101,7 +101,7 @@ pub fn load(
         let why = if said.is_empty() { log::reason(&words) } else { said };
         format!("sched_ext refuses policy {}: {why}", instance.label)
     })?;
-    let bpf = instance.policy.bpf;
+    let policy = instance.policy;
     let link = Some(link);
     Ok(Attached {
         name,
@@ -111,7 +111,7 @@ pub fn load(
         _renewal: renewal,
         counters,
         object,
-        bpf,
+        policy,
         messages,
         before,
     })
@@ -139,19 +139,19 @@ impl Attached {
         self.control.as_ref().map(|control| control.kept.placed()).unwrap_or_default()
     }
 
-    /// The policy's counters of these names, if it has them.
-    pub(crate) fn totals(&self, names: &[&str]) -> anyhow::Result<BTreeMap<String, f64>> {
-        let places = variables(self.bpf, ".bss")?;
-        let own: Vec<&&str> = names.iter().filter(|name| places.contains_key(**name)).collect();
-        if own.is_empty() {
+    /// The policy's own counters.
+    pub(crate) fn totals(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+        let names = self.policy.totals;
+        if names.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let bytes = bss(&self.object)?;
+        let (places, bytes) = (variables(self.bpf(), ".bss")?, bss(&self.object)?);
         let total = |name: &&str| {
-            let word = bytes.get(places[*name].0..)?.first_chunk::<8>()?;
-            Some((name.to_string(), u64::from_ne_bytes(*word) as f64))
+            let place = places.get(*name).and_then(|(at, _)| bytes.get(*at..)?.first_chunk::<8>());
+            let word = place.with_context(|| format!("policy {} counts no {name}", self.name))?;
+            Ok((name.to_string(), u64::from_ne_bytes(*word) as f64))
         };
-        Ok(own.into_iter().filter_map(total).collect())
+        names.iter().map(total).collect()
     }
 
     /// Fails with the kernel's own reason if the policy is no longer in charge.
@@ -250,7 +250,7 @@ impl Attached {
 
     /// The object as it was compiled.
     pub(crate) fn bpf(&self) -> &'static [u8] {
-        self.bpf
+        self.policy.build.bpf
     }
 
     /// Removes the policy and waits until Linux's own classes are back.
@@ -296,17 +296,23 @@ pub fn verified(instance: &Instance) -> anyhow::Result<Vec<(String, u32)>> {
 }
 
 fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Object> {
-    let bpf = instance.policy.bpf;
-    let mut object = ObjectBuilder::default().name(instance.policy.ops)?.open_memory(bpf)?;
-    let mut config = instance.config(topology);
+    let build = &instance.policy.build;
+    let mut object = ObjectBuilder::default().name(build.ops)?.open_memory(build.bpf)?;
+    let places = variables(build.bpf, ".rodata")?;
+    let lost = instance.variables().find(|(symbol, _)| !places.contains_key(*symbol));
+    if let Some((symbol, _)) = lost {
+        bail!("the BPF object of policy {} has no {symbol}", instance.policy.name);
+    }
+    let knobs = instance.variables().map(|(symbol, value)| (symbol, value.to_ne_bytes().to_vec()));
+    let mut config: Vec<_> = knobs.chain(topology.config()).collect();
     config.push(address::config());
-    set_rodata(&mut object, bpf, &config)?;
+    set_rodata(&mut object, build.bpf, &config)?;
     set_ops(&mut object, instance, scope)?;
     Ok(object.load()?)
 }
 
 fn ops_table(instance: &Instance) -> String {
-    format!("{}_ops", instance.policy.ops)
+    format!("{}_ops", instance.policy.build.ops)
 }
 
 /// Flags that a policy can do without: before 6.15 wakeups are not queued for sched_ext at all.
@@ -316,7 +322,8 @@ const MAY_LACK: [(&str, u64); 1] = [("SCX_OPS_ALLOW_QUEUED_WAKEUP", 1 << 5)];
 /// into its flags.
 fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow::Result<()> {
     let table = ops_table(instance);
-    let own = Btf::from_raw("policy", instance.policy.bpf)?.context("the BPF object has no BTF")?;
+    let own = Btf::from_raw("policy", instance.policy.build.bpf)?;
+    let own = own.context("the BPF object has no BTF")?;
     let own = own.type_by_name::<Struct<'_>>(OPS).context("the policy has no ops table")?;
     let own_members = members(&own);
     let place = |name: &str| {

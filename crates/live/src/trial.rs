@@ -70,7 +70,7 @@ impl Trial<'_> {
         let mut extra = bare.extra();
         extra.extend(program_time(&attached)?);
         if let Some(attached) = &attached {
-            extra.extend(attached.totals(&policy::TOTALS)?);
+            extra.extend(attached.totals()?);
         }
         let mut tried = Tried {
             outcome: Outcome {

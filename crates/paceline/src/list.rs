@@ -102,7 +102,7 @@ fn class_json(class: &contender::Class) -> Value {
 fn policy_json(policy: &Policy) -> Value {
     let defaults = policy.knobs.iter().map(|knob| {
         json!({
-            "name": knob.name, "default": knob.format(knob.default),
+            "name": knob.name, "default": knob.format(knob.variable.default),
             "values": knob.unit.to_string(), "help": knob.help,
         })
     });
@@ -275,7 +275,8 @@ fn knobs(policy: &'static Policy) -> String {
             ]
         })
         .collect();
-    let example = format!("{}:{}={}", policy.name, first.name, first.format(first.default));
+    let example =
+        format!("{}:{}={}", policy.name, first.name, first.format(first.variable.default));
     format!(
         "\n{}\n--policy {example}\n",
         left(&["knob", "default", "values", "what it does"], &rows)

@@ -109,7 +109,7 @@ fn policies() -> String {
         }
         page += "\n| knob | default | values | what it does |\n|---|---|---|---|\n";
         for knob in policy.knobs {
-            let default = knob.format(knob.default);
+            let default = knob.format(knob.variable.default);
             let unit = cell(&knob.unit.to_string());
             writeln!(page, "| `{}` | {default} | {unit} | {} |", knob.name, cell(knob.help))
                 .expect("memory takes it");

@@ -10,15 +10,22 @@ use std::{env, fs};
 use libbpf_sys as _;
 
 mod upstream;
+mod variables;
 
 pub use upstream::scx_simple;
 
-/// Compiles `source` to `OUT_DIR/NAME.bpf.o` and `OUT_DIR/NAME.so`. Panics with the compiler's own words if it fails,
-/// as a build script should.
+/// Compiles `source` to `OUT_DIR/NAME.bpf.o` and `OUT_DIR/NAME.so`, and names them and their knobs in `OUT_DIR/NAME.rs`,
+/// for `policy::built!`. Panics with the compiler's own words if it fails, as a build script should.
 pub fn policy(name: &str, source: &str) {
     program(name, source);
-    let object = shared(Path::new(source), &out_dir(), NO_UNDEFINED);
-    fs::rename(object, out_dir().join(format!("{name}.so"))).expect("OUT_DIR is writable");
+    let (out, path) = (out_dir(), from_root(source));
+    let native = out.join(format!("{name}.so"));
+    let object = shared(Path::new(source), &out, NO_UNDEFINED);
+    fs::rename(object, &native).expect("OUT_DIR is writable");
+    let read = |file: &Path| fs::read(file).expect("it was just written");
+    let bpf = read(&out.join(format!("{name}.bpf.o")));
+    let text = variables::declared(name, &path, &bpf, &read(&native));
+    fs::write(out.join(format!("{name}.rs")), text).expect("OUT_DIR is writable");
 }
 
 /// Compiles a BPF program that is not a policy.
@@ -73,8 +80,23 @@ fn shared(source: &Path, out: &Path, flags: &[&str]) -> PathBuf {
     object
 }
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 fn common() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/common")
+    root().join("policies/common")
+}
+
+/// A file of the crate that is built, as a path from the root of the workspace: objects have no other machine's paths.
+fn from_root(file: &str) -> String {
+    let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let full = own.join(file).canonicalize().unwrap_or_else(|error| panic!("{file}: {error}"));
+    let root = root().canonicalize().expect("policy-build is in the workspace");
+    let path = full.strip_prefix(&root);
+    let path =
+        path.unwrap_or_else(|_| panic!("{} is not below {}", full.display(), root.display()));
+    path.to_str().expect("the workspace's own paths are text").to_string()
 }
 
 fn clang() -> Command {

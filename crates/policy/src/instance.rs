@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy with its knobs set, as a user named it.
 
-use crate::native::{MAX_CPUS, TURBO_CORES};
-use crate::{KnobError, Policy, Promises, Topology, Unit, find};
+use crate::{KnobError, Policy, Promises, Unit, find};
 
 /// A policy with its knobs set.
 #[derive(Clone, Debug)]
@@ -34,7 +33,7 @@ pub enum InstanceError {
 impl Instance {
     /// The policy with every knob at its default.
     pub fn default(policy: &'static Policy) -> Self {
-        let values = policy.knobs.iter().map(|knob| knob.default).collect();
+        let values = policy.knobs.iter().map(|knob| knob.variable.default).collect();
         Instance { policy, label: policy.name.to_string(), values }
     }
 
@@ -102,35 +101,6 @@ impl Instance {
         (self.policy.promises)(self)
     }
 
-    /// Every `CONFIG` variable to set before loading: its C name and its bytes. A policy need not
-    /// have all those of the topology.
-    pub fn config(&self, topology: &Topology) -> Vec<(&'static str, Vec<u8>)> {
-        let knobs = self.policy.knobs.iter().zip(&self.values);
-        let mut config: Vec<(&'static str, Vec<u8>)> =
-            knobs.map(|(knob, value)| (knob.symbol, value.to_ne_bytes().to_vec())).collect();
-        let nr_cpus = topology.llc.len() as u32;
-        config.push(("nr_cpus", nr_cpus.to_ne_bytes().to_vec()));
-        config.push(("cpu_llc", table(&topology.llc)));
-        config.push(("cpu_sibling", table(&siblings(&topology.core))));
-        config.push(("cpu_node", table(&topology.node)));
-        config.push(("cpu_type", table(&topology.core_type)));
-        let missing: Vec<u8> = topology.missing.iter().copied().map(u8::from).collect();
-        config.push(("cpu_missing", missing));
-        config.push(("nr_types", (topology.kinds() as u32).to_ne_bytes().to_vec()));
-        config.push(("tick_ns", topology.tick_ns.to_ne_bytes().to_vec()));
-        let counts = u64::from(topology.reads_counters);
-        config.push(("reads_counters", counts.to_ne_bytes().to_vec()));
-        let clocks = &topology.clocks;
-        config.push(("license_levels", clocks.license_levels.to_ne_bytes().to_vec()));
-        config.push(("license_release_ns", clocks.release_ns.to_ne_bytes().to_vec()));
-        config.push(("license_throttle_ns", clocks.throttle_ns.to_ne_bytes().to_vec()));
-        config.push(("license_halt_ns", clocks.halt_ns.to_ne_bytes().to_vec()));
-        config.push(("turbo_cores", (turbo(topology).len() as u32).to_ne_bytes().to_vec()));
-        let khz = turbo(topology).iter().flatten();
-        config.push(("turbo_khz", khz.flat_map(|khz| khz.to_ne_bytes()).collect()));
-        config
-    }
-
     fn index(&self, name: &str) -> Result<usize, InstanceError> {
         let knobs = self.policy.knobs;
         knobs.iter().position(|knob| knob.name == name).ok_or_else(|| InstanceError::UnknownKnob {
@@ -149,7 +119,7 @@ impl Instance {
             .knobs
             .iter()
             .zip(&self.values)
-            .filter(|(knob, value)| knob.default != **value)
+            .filter(|(knob, value)| knob.variable.default != **value)
             .map(|(knob, value)| format!("{}={}", knob.name, knob.format(*value)))
             .collect();
         match set.is_empty() {
@@ -157,24 +127,4 @@ impl Instance {
             false => format!("{}:{}", self.policy.name, set.join(",")),
         }
     }
-}
-
-/// The rows of the turbo table that fit into clocks.h's.
-fn turbo(topology: &Topology) -> &[[u32; 3]] {
-    let rows = &topology.clocks.turbo_khz;
-    &rows[..rows.len().min(TURBO_CORES)]
-}
-
-/// The next CPU of each CPU's core, in a ring.
-fn siblings(core: &[u16]) -> Vec<u16> {
-    let next = |cpu: usize| {
-        let others = (cpu + 1..core.len()).chain(0..=cpu);
-        others.into_iter().find(|other| core[*other] == core[cpu]).unwrap_or(cpu) as u16
-    };
-    (0..core.len()).map(next).collect()
-}
-
-fn table(ids: &[u16]) -> Vec<u8> {
-    assert!(ids.len() <= MAX_CPUS, "grounds refuse machines of more than {MAX_CPUS} CPUs");
-    ids.iter().flat_map(|id| id.to_ne_bytes()).collect()
 }

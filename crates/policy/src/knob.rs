@@ -4,17 +4,17 @@
 use std::fmt;
 use std::time::Duration;
 
-/// One knob. In C it is a `CONFIG u64` named `symbol`.
+use crate::Variable;
+
+/// One knob.
 #[derive(Debug)]
 pub struct Knob {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Its variable in the policy's C.
-    pub symbol: &'static str,
+    /// Its variable, which has its default: one of [`built!`](crate::built), or of the control plane.
+    pub variable: Variable,
     /// Format and range of its value.
     pub unit: Unit,
-    /// Its value if the user does not set it.
-    pub default: u64,
     /// Its effect, in a line.
     pub help: &'static str,
 }

@@ -12,6 +12,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+mod build;
+mod config;
 mod control;
 mod instance;
 mod keeper;
@@ -19,46 +21,48 @@ mod keeps;
 mod knob;
 mod memory;
 pub mod native;
+mod site;
 pub mod table;
 
+pub use build::{Build, Variable};
 pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Sources, Told, View};
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use keeps::{Extent, Keeps, Kept};
 pub use knob::{Knob, KnobError, Unit};
 pub use memory::{Counts, Memory, NoMemory};
+pub use site::{Fit, Site};
 
 /// The longest tick of any kernel: HZ=100.
 pub const TICK_NS_MAX: u64 = 10_000_000;
 
-/// Counters of a policy's C, each a u64, that results list under these names.
-pub const TOTALS: [&str; 4] = ["refunded_ns", "surcharged_ns", "saved_looks", "saved_wide"];
-
-/// A scheduler, as data.
+/// A scheduler, as data. A policy names what it has, and takes the rest from [`Policy::BARE`].
 ///
 /// ```
-/// use policy::{Instance, Keeps, Knob, Policy, Promises, Unit};
+/// use policy::{Build, Instance, Knob, Policy, Promises, Unit, Variable};
+///
+/// // `policy_build::policy("mine", "src/bpf/main.bpf.c")` makes both, and `policy::built!(mine)` names them.
+/// mod mine {
+///     use super::*;
+///     pub const BUILD: Build = Build { ops: "mine", ..Build::NONE };
+///     pub const SLICE_NS: Variable = Variable { symbol: Some("knob_slice_ns"), default: 5_000_000 };
+/// }
 ///
 /// static MINE: Policy = Policy {
 ///     name: "mine",
 ///     summary: "the task with the least CPU time goes next",
-///     about: "",
 ///     knobs: &[Knob {
 ///         name: "slice",
-///         symbol: "knob_slice_ns",
+///         variable: mine::SLICE_NS,
 ///         unit: Unit::Duration { min: 1_000_000, max: 100_000_000 },
-///         default: 5_000_000,
 ///         help: "how long a task runs",
 ///     }],
-///     ops: "mine",
-///     bpf: &[],    // include_bytes!(concat!(env!("OUT_DIR"), "/mine.bpf.o"))
-///     native: &[], // include_bytes!(concat!(env!("OUT_DIR"), "/mine.so"))
+///     build: mine::BUILD,
 ///     promises: |instance| Promises {
 ///         slice_ns_max: Some(instance.get("slice")),
 ///         ..Promises::default()
 ///     },
-///     keeps: Keeps::NOTHING,
-///     control: None,
+///     ..Policy::BARE
 /// };
 ///
 /// let mine = Instance::parse("mine:slice=10ms", &[&MINE]).unwrap();
@@ -76,18 +80,57 @@ pub struct Policy {
     pub about: &'static str,
     /// Its knobs.
     pub knobs: &'static [Knob],
-    /// The C name of its ops table without `_ops`.
-    pub ops: &'static str,
-    /// The BPF object.
-    pub bpf: &'static [u8],
-    /// The shared object for the simulator.
-    pub native: &'static [u8],
+    /// Both builds of its C.
+    pub build: Build,
     /// The promises of an instance with these knobs; the simulator's checkers enforce them.
     pub promises: fn(&Instance) -> Promises,
     /// How it treats nice values, scheduling policies, cgroups' settings and affinity.
     pub keeps: Keeps,
     /// Its control plane in user space. None: its data plane decides everything.
     pub control: Option<Plan>,
+    /// Whether it fits a machine, for `paceline doctor`. None: it has nothing to say.
+    pub fits: Option<fn(&Site) -> Fit>,
+    /// Whether `paceline try` replays a recording under it.
+    pub tried: Tried,
+    /// It is a fault on purpose: it breaks what every policy has to keep, to show that this is caught.
+    pub cheats: bool,
+    /// Counters of its C, each a `u64`, that results list under these names.
+    pub totals: &'static [&'static str],
+    /// The variants of it that tests load in a guest.
+    pub trials: Trials,
+}
+
+/// On which machines `paceline try` replays a recording under a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// On none.
+    Never,
+    /// On every machine.
+    Everywhere,
+    /// On machines with several kinds of core.
+    OnUnevenCores,
+    /// On none, for a recording does not tell what its effect would be.
+    Lacks {
+        /// Its effect.
+        effect: &'static str,
+        /// What the effect depends on, which is not recorded.
+        on: &'static str,
+    },
+}
+
+/// The variants of a policy that tests load in a guest, as a user names them. One policy of each build without knobs
+/// has to be among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trials {
+    /// In tests of each change, whose time is short.
+    pub day: &'static [&'static str],
+    /// In tests of the night.
+    pub night: &'static [&'static str],
+}
+
+impl Trials {
+    /// No variants: for a policy whose build another one's trials cover.
+    pub const NONE: Trials = Trials { day: &[], night: &[] };
 }
 
 /// Prints the name only: the objects are a MB.
@@ -98,6 +141,23 @@ impl fmt::Debug for Policy {
 }
 
 impl Policy {
+    /// A policy that declares nothing.
+    pub const BARE: Policy = Policy {
+        name: "",
+        summary: "",
+        about: "",
+        knobs: &[],
+        build: Build::NONE,
+        promises: |_| Promises::default(),
+        keeps: Keeps::NOTHING,
+        control: None,
+        fits: None,
+        tried: Tried::Never,
+        cheats: false,
+        totals: &[],
+        trials: Trials::NONE,
+    };
+
     /// The kernel's name for it while it is in charge: such a name has letters, digits, `_` and `.`.
     pub fn kernel_name(&self) -> String {
         self.name.replace('-', "_")

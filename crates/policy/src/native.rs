@@ -213,6 +213,14 @@ pub enum LoadError {
         /// The linker's error.
         reason: String,
     },
+    /// It lacks the variable of a knob.
+    #[error("the native build of policy {policy} has no {symbol}; rebuild it")]
+    Variable {
+        /// The policy.
+        policy: &'static str,
+        /// The knob's variable.
+        symbol: &'static str,
+    },
 }
 
 /// The limit that has to be raised.
@@ -244,7 +252,7 @@ impl Copy {
         kernel: *mut Kernel,
     ) -> Result<Self, LoadError> {
         let policy = instance.policy.name;
-        let file = memory_file(instance.policy.native)
+        let file = memory_file(instance.policy.build.native)
             .map_err(|source| LoadError::Memfd { policy, source })?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let link = |error: libloading::Error| LoadError::Link { policy, reason: error.to_string() };
@@ -253,11 +261,16 @@ impl Copy {
         // SAFETY: the symbols are defined by kernel_native.h and OPS() with these types.
         let ops = unsafe {
             **library.get::<*mut *mut Kernel>(b"kernel\0").map_err(link)? = kernel;
-            let name = format!("{}_ops\0", instance.policy.ops);
+            let name = format!("{}_ops\0", instance.policy.build.ops);
             (**library.get::<*const SchedExtOps>(name.as_bytes()).map_err(link)?).clone()
         };
         let copy = Copy { ops, library, _file: file };
-        for (symbol, bytes) in instance.config(topology) {
+        for (symbol, value) in instance.variables() {
+            if !copy.write(symbol, &value.to_ne_bytes()) {
+                return Err(LoadError::Variable { policy, symbol });
+            }
+        }
+        for (symbol, bytes) in topology.config() {
             copy.write(symbol, &bytes);
         }
         Ok(copy)
@@ -282,11 +295,13 @@ impl Copy {
         symbol.ok().map(|address| *address)
     }
 
-    fn write(&self, symbol: &str, bytes: &[u8]) {
-        if let Some(address) = self.symbol(symbol) {
-            // SAFETY: config() gives each symbol as many bytes as kernel.h and topology.h declare.
-            unsafe { address.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        }
+    /// Sets a variable, and says whether there is one of this name.
+    fn write(&self, symbol: &str, bytes: &[u8]) -> bool {
+        let Some(address) = self.symbol(symbol) else { return false };
+        // SAFETY: policy-build checks that knobs have eight bytes, and config() gives each other variable as many as
+        // topology.h and clocks.h declare.
+        unsafe { address.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        true
     }
 }
 

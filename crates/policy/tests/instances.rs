@@ -1,49 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reading of `--policy`, and its results.
 
-use policy::{Clocks, Instance, Keeps, Knob, Policy, Promises, Topology, Unit};
+use policy::{Clocks, Instance, Knob, Policy, Topology, Unit, Variable};
+
+const fn in_c(symbol: &'static str, default: u64) -> Variable {
+    Variable { symbol: Some(symbol), default }
+}
 
 static TOY: Policy = Policy {
     name: "toy",
-    summary: "",
-    about: "",
     knobs: &[
         Knob {
             name: "slice",
-            symbol: "knob_slice_ns",
+            variable: in_c("knob_slice_ns", 5_000_000),
             unit: Unit::Duration { min: 1_000_000, max: 1_000_000_000 },
-            default: 5_000_000,
             help: "",
         },
-        Knob { name: "pull", symbol: "knob_pull", unit: Unit::Switch, default: 0, help: "" },
+        Knob { name: "pull", variable: in_c("knob_pull", 0), unit: Unit::Switch, help: "" },
         Knob {
             name: "mode",
-            symbol: "knob_mode",
+            variable: Variable::of_control_plane(0),
             unit: Unit::Choice(&["slow", "fast"]),
-            default: 0,
             help: "",
         },
         Knob {
             name: "depth",
-            symbol: "knob_depth",
+            variable: in_c("knob_depth", 2),
             unit: Unit::Count { min: 1, max: 8 },
-            default: 2,
             help: "",
         },
         Knob {
             name: "slack",
-            symbol: "knob_slack",
+            variable: in_c("knob_slack", 0),
             unit: Unit::DurationOrOff { max: 1_000_000_000 },
-            default: 0,
             help: "",
         },
     ],
-    ops: "toy",
-    bpf: &[],
-    native: &[],
-    promises: |_| Promises::default(),
-    keeps: Keeps::NOTHING,
-    control: None,
+    ..Policy::BARE
 };
 
 fn parse(text: &str) -> Result<Instance, String> {
@@ -111,9 +104,13 @@ fn a_ground_sets_the_knobs_and_the_topology() {
         clocks: Clocks { turbo_khz: vec![[3, 2, 1]], ..Clocks::default() },
         ..Topology::default()
     };
-    let config = parse("toy").unwrap().config(&topology);
+    let toy = parse("toy:mode=fast,depth=3").unwrap();
+    let variables: Vec<_> = toy.variables().collect();
+    let wanted =
+        [("knob_slice_ns", 5_000_000), ("knob_pull", 0), ("knob_depth", 3), ("knob_slack", 0)];
+    assert_eq!(variables, wanted, "a knob of the control plane is not in the C");
+    let config = topology.config();
     let value = |symbol| config.iter().find(|(name, _)| *name == symbol).unwrap().1.clone();
-    assert_eq!(value("knob_slice_ns"), 5_000_000u64.to_ne_bytes());
     assert_eq!(value("nr_cpus"), 3u32.to_ne_bytes());
     assert_eq!(value("cpu_type"), [0u16, 0, 1].map(u16::to_ne_bytes).concat());
     assert_eq!(value("nr_types"), 2u32.to_ne_bytes());

@@ -205,7 +205,7 @@ fn scheduler(rng: &mut Pcg64Mcg, registry: &[&'static Policy]) -> Scheduler {
             }
             let set = instance.values.iter().zip(instance.policy.knobs);
             let set: Vec<String> = set
-                .filter(|(value, knob)| **value != knob.default)
+                .filter(|(value, knob)| **value != knob.variable.default)
                 .map(|(value, knob)| format!("{}={}", knob.name, knob.format(*value)))
                 .collect();
             instance.label = format!("{}:{}", instance.policy.name, set.join(","));

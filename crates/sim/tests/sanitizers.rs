@@ -4,10 +4,12 @@
 //! Their runtimes have to be in the process before anything else, so each test runs this program
 //! again, under `LD_PRELOAD`, and asks for the part below that is ignored otherwise.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
-use policy::{Instance, Keeps, Policy, Promises};
+use policy::{Build, Instance, Policy};
 use sim::{Scenario, Scheduler, run, swarm};
 
 use common::shipped::SHIPPED;
@@ -33,8 +35,7 @@ fn a_planted_overflow_is_caught_under_sanitizers() {
 #[test]
 #[ignore = "runs under sanitizers: policies_have_no_fault_under_sanitizers"]
 fn watched_policies() {
-    let registry: Vec<&Policy> =
-        SHIPPED.iter().map(|policy| watched(source(policy), policy)).collect();
+    let registry: Vec<&Policy> = SHIPPED.iter().map(|policy| watched(policy)).collect();
     let failures = swarm(0..300, &registry).failures;
     assert!(failures.is_empty(), "seed {}: {}", failures[0].seed, failures[0].error);
 }
@@ -42,7 +43,7 @@ fn watched_policies() {
 #[test]
 #[ignore = "runs under sanitizers: a_planted_overflow_is_caught_under_sanitizers"]
 fn watched_overflow() {
-    let policy = watched("crates/sim/tests/policies/overflow.bpf.c", &OVERFLOW);
+    let policy = watched(&OVERFLOW);
     let tasks = (0..16).map(|at| common::task(&format!("burn-{at}"), vec![common::burn(5)]));
     let workload = common::workload(tasks.collect());
     let scheduler = Scheduler::Policy(Instance::default(policy));
@@ -51,41 +52,33 @@ fn watched_overflow() {
 
 static OVERFLOW: Policy = Policy {
     name: "overflow",
-    summary: "",
-    about: "",
-    knobs: &[],
-    ops: "overflow",
-    bpf: &[],
-    native: &[],
-    promises: |_| Promises::default(),
-    keeps: Keeps::NOTHING,
-    control: None,
+    build: Build {
+        ops: "overflow",
+        source: "crates/sim/tests/policies/overflow.bpf.c",
+        ..Build::NONE
+    },
+    ..Policy::BARE
 };
 
-/// The source of a policy's native build.
-fn source(policy: &Policy) -> &'static str {
-    match policy.name {
-        "flsched" => "policies/flsched/src/bpf/main.bpf.c",
-        "cas" => "policies/cas/src/bpf/main.bpf.c",
-        "o1" => "policies/cas/src/bpf/o1.bpf.c",
-        "max-fair" | "min-fair" | "guaranteed-fair" => "policies/uneven/src/bpf/main.bpf.c",
-        "avx-fair" => "policies/avx/src/bpf/main.bpf.c",
-        "dino" | "di-migrate" => "policies/dino/src/bpf/main.bpf.c",
-        "fifo" => "policies/baseline/src/bpf/fifo.bpf.c",
-        "rr" => "policies/baseline/src/bpf/rr.bpf.c",
-        other => panic!("{other}: nobody knows its source"),
-    }
+/// The policy with a sanitized native build.
+fn watched(policy: &'static Policy) -> &'static Policy {
+    let build = Build { native: sanitized(policy.build.source), ..policy.build };
+    Box::leak(Box::new(Policy { build, ..*policy }))
 }
 
-/// The policy with a sanitized native build.
-fn watched(source: &str, policy: &'static Policy) -> &'static Policy {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(source);
-    let out = format!("sanitized-{}-{}", policy.name, std::process::id());
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(out);
-    std::fs::create_dir_all(&out).unwrap();
-    let native = std::fs::read(policy_build::sanitized(&source, &out)).unwrap().leak();
-    std::fs::remove_dir_all(&out).unwrap();
-    Box::leak(Box::new(Policy { native, ..*policy }))
+/// The sanitized native build of a source. Policies of a family share one.
+fn sanitized(source: &'static str) -> &'static [u8] {
+    static KNOWN: Mutex<BTreeMap<&str, &[u8]>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap();
+    known.entry(source).or_insert_with(|| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(source);
+        let out = format!("sanitized-{}-{}", source.replace('/', "-"), std::process::id());
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(out);
+        std::fs::create_dir_all(&out).unwrap();
+        let native = std::fs::read(policy_build::sanitized(&path, &out)).unwrap().leak();
+        std::fs::remove_dir_all(&out).unwrap();
+        native
+    })
 }
 
 fn under_sanitizers(test: &str) -> Output {

@@ -6,7 +6,12 @@
 
 mod hints;
 
-use policy::{Instance, Keeps, Kept, Knob, Plan, Policy, Promises, TICK_NS_MAX, Told, Unit};
+use policy::{
+    Fit, Instance, Keeps, Kept, Knob, Plan, Policy, Promises, Site, TICK_NS_MAX, Told, Trials,
+    Tried, Unit,
+};
+
+policy::built!(avx);
 
 const MS: u64 = 1_000_000;
 
@@ -23,54 +28,61 @@ pub static AVX_FAIR: Policy = Policy {
     knobs: &[
         Knob {
             name: "slice",
-            symbol: "knob_slice_ns",
+            variable: avx::SLICE_NS,
             unit: Unit::Duration { min: MS, max: 100 * MS },
-            default: 3 * MS,
             help: "a turn, where tasks wait; and how far queues may drift apart",
         },
         Knob {
             name: "charge",
-            symbol: "knob_charge",
+            variable: avx::CHARGE,
             unit: Unit::Choice(&["victim", "off", "both", "energy"]),
-            default: 0,
             help: "victim: others' drops are not charged; off: they are, the control arm; both: running above \
                    one's own ideal clock costs more, too; energy: by what a task drew",
         },
         Knob {
             name: "detect",
-            symbol: "knob_detect",
+            variable: avx::DETECT,
             unit: Unit::Choice(&["observed", "trap", "told", "saved"]),
-            default: 0,
             help: "who caused a drop: as observed, else nobody is refunded; by traps, which only sim has; \
                    as told alone; or by registers in use when tasks stop",
         },
         Knob {
             name: "source",
-            symbol: "knob_source",
+            variable: avx::SOURCE,
             unit: Unit::Choice(&["events", "model"]),
-            default: 0,
             help: "where cycles at each license level come from: the CPU's counters, or a model that goes by what \
                    tasks are said to need, held to the CPU's count of cycles where it has one",
         },
         Knob {
             name: "pick",
-            symbol: "knob_pick",
+            variable: avx::PICK,
             unit: Unit::Choice(&["across", "balanced"]),
-            default: 0,
             help: "across: the least virtual time of all queues; balanced: the own queue's, and queues are \
                    evened out by how many wait",
         },
     ],
-    ops: "avx",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/avx.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/avx.so")),
+    build: avx::BUILD,
     promises,
     keeps: Keeps {
         sched_batch: Kept::yes("preempts no other task when it wakes"),
         ..Keeps::BY_VIRTUAL_TIME
     },
     control: Some(Plan { begin: hints::plan, told: Told::Levels }),
+    fits: Some(fits),
+    tried: Tried::Lacks { effect: "vector units", on: "instructions" },
+    totals: &["refunded_ns", "surcharged_ns", "saved_looks", "saved_wide"],
+    trials: Trials { day: &["avx-fair"], ..Trials::NONE },
+    ..Policy::BARE
 };
+
+fn fits(site: &Site) -> Fit {
+    match site.counts_licenses {
+        true => Fit::yes("fits programs beside others that use wide vectors"),
+        false => Fit::open(
+            "no license events: this processor has no licenses, or `source=model` guesses",
+        ),
+    }
+}
 
 /// A CPU may miss a task that waits elsewhere for at most a tick. The order of tasks depends on
 /// virtual time, so no bound on waits is declared.

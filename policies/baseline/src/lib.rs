@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Baselines: what the published policies are measured against.
 
-use policy::{Keeps, Kept, Knob, Policy, Promises, Unit};
+use policy::{Keeps, Kept, Knob, Policy, Promises, Trials, Unit, Variable};
+
+policy::built!(fifo);
+policy::built!(rr);
+policy::built!(pile);
+policy::built!(starve);
+policy::built!(probe);
 
 const MS: u64 = 1_000_000;
 
@@ -10,12 +16,11 @@ const MS: u64 = 1_000_000;
 /// end.
 const KERNEL_SLICE_NS: u64 = 20 * MS;
 
-const fn slice(default: u64) -> Knob {
+const fn slice(variable: Variable) -> Knob {
     Knob {
         name: "slice",
-        symbol: "knob_slice_ns",
+        variable,
         unit: Unit::Duration { min: MS, max: 1000 * MS },
-        default,
         help: "how long a task runs before the next one's turn",
     }
 }
@@ -59,10 +64,8 @@ pub static FIFO: Policy = Policy {
     name: "fifo",
     summary: "one queue a node, first come, first served: the least sched_ext can do",
     about: "A bare FIFO for comparison, as small as a sched_ext policy can be.",
-    knobs: &[slice(20 * MS)],
-    ops: "fifo",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/fifo.so")),
+    knobs: &[slice(fifo::SLICE_NS)],
+    build: fifo::BUILD,
     promises: |_| Promises {
         // Not how long a CPU idles: the kernel keeps a global queue for each node, and a CPU looks
         // only at its own node's. Nor how long a turn is: for a sync wakeup the kernel chooses the
@@ -71,8 +74,8 @@ pub static FIFO: Policy = Policy {
         never_preempts: true,
         ..Promises::default()
     },
-    keeps: Keeps::NOTHING,
-    control: None,
+    trials: Trials { night: &["fifo"], ..Trials::NONE },
+    ..Policy::BARE
 };
 
 /// Round robin with the 15 locks that FLSCHED counts.
@@ -82,25 +85,22 @@ pub static RR: Policy = Policy {
     about: "Linux's SCHED_RR class as FLSCHED found it (Linux 2.6.38, kernel/sched_rt.c): the same \
             queues and placement, with the locks for statistics, balancing and bandwidth control.",
     knobs: &[
-        slice(100 * MS),
+        slice(rr::SLICE_NS),
         Knob {
             name: "without",
-            symbol: "knob_without",
+            variable: rr::WITHOUT,
             unit: Unit::Choice(&RR_WITHOUT),
-            default: 0,
             help: "which of the locks is left out",
         },
     ],
-    ops: "rr",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/rr.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/rr.so")),
+    build: rr::BUILD,
     promises: |instance| Promises {
         slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         never_preempts: true,
         ..Promises::default()
     },
-    keeps: Keeps::NOTHING,
-    control: None,
+    trials: Trials { night: &["rr"], ..Trials::NONE },
+    ..Policy::BARE
 };
 
 /// Every task on CPU 0: a cheat that gates must catch.
@@ -108,18 +108,16 @@ pub static PILE: Policy = Policy {
     name: "pile",
     summary: "every task on CPU 0: a cheat, to show that a yardstick catches it",
     about: "Not a scheduler to use. Measured by work alone it wins; a gate that it passes is bad.",
-    knobs: &[slice(20 * MS)],
-    ops: "pile",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/pile.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/pile.so")),
+    knobs: &[slice(pile::SLICE_NS)],
+    build: pile::BUILD,
     promises: |instance| Promises {
         slice_ns_max: Some(instance.get("slice").max(KERNEL_SLICE_NS)),
         lockless: true,
         never_preempts: true,
         ..Promises::default()
     },
-    keeps: Keeps::NOTHING,
-    control: None,
+    cheats: true,
+    ..Policy::BARE
 };
 
 /// A task of nice 19 never runs: shows that the kernel unloads such a policy.
@@ -127,13 +125,12 @@ pub static STARVE: Policy = Policy {
     name: "starve",
     summary: "nobody of nice 19 ever runs: to show that the kernel throws such a policy out",
     about: "Not a scheduler to use. The kernel's watchdog, here after 2 s, puts its own class back.",
-    knobs: &[slice(20 * MS)],
-    ops: "starve",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/starve.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/starve.so")),
+    knobs: &[slice(starve::SLICE_NS)],
+    build: starve::BUILD,
     promises: |_| Promises { never_preempts: true, ..Promises::default() },
     keeps: Keeps { nice: Kept::no("a task of nice 19 never runs"), ..Keeps::NOTHING },
-    control: None,
+    cheats: true,
+    ..Policy::BARE
 };
 
 /// Every callback recorded: shows the order in which a ground calls a policy.
@@ -142,15 +139,11 @@ pub static PROBE: Policy = Policy {
     summary: "one queue, and every callback written down: to hold the simulator to the kernel",
     about: "Not a scheduler to use. Its callbacks, read after a run in the guest, are compared \
             with those of the same workload in the simulator.",
-    knobs: &[],
-    ops: "probe",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/probe.so")),
+    build: probe::BUILD,
     promises: |_| Promises {
         slice_ns_max: Some(20 * MS),
         never_preempts: true,
         ..Promises::default()
     },
-    keeps: Keeps::NOTHING,
-    control: None,
+    ..Policy::BARE
 };

@@ -3,15 +3,19 @@
 //!
 //! It is data plane only (`src/bpf/`). This file names the knobs and the variants' promises.
 
-use policy::{Instance, Keeps, Kept, Knob, Policy, Promises, TICK_NS_MAX, Unit};
+use policy::{
+    Fit, Instance, Keeps, Kept, Knob, Policy, Promises, Site, TICK_NS_MAX, Trials, Tried, Unit,
+};
+
+policy::built!(cas);
+policy::built!(o1);
 
 const MS: u64 = 1_000_000;
 
 const SLICE: Knob = Knob {
     name: "slice",
-    symbol: "knob_slice_ns",
+    variable: cas::SLICE_NS,
     unit: Unit::Duration { min: 10 * MS, max: 1000 * MS },
-    default: 100 * MS,
     help: "time slice at nice 0; others follow from it, from 1/20 to 8 times as long",
 };
 
@@ -47,13 +51,13 @@ pub static O1: Policy = Policy {
     summary: "Linux 2.6's O(1) scheduler: priorities with a sleep bonus, epochs of time slices",
     about: "Linux 2.6.21, kernel/sched.c: static priority from nice, a bonus of up to 5 for sleeping, \
             an active and an expired array a CPU. What CAS is built on and compared with.",
-    knobs: &[SLICE],
-    ops: "o1",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/o1.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/o1.so")),
+    knobs: &[Knob { variable: o1::SLICE_NS, ..SLICE }],
+    build: o1::BUILD,
     promises,
     keeps: O1_KEEPS,
-    control: None,
+    tried: Tried::Everywhere,
+    trials: Trials { night: &["o1"], ..Trials::NONE },
+    ..Policy::BARE
 };
 
 /// The context-aware scheduler.
@@ -67,61 +71,70 @@ pub static CAS: Policy = Policy {
         SLICE,
         Knob {
             name: "threshold",
-            symbol: "knob_threshold",
+            variable: cas::THRESHOLD,
             unit: Unit::CountOrOff { max: 40 },
-            default: 10 + 1,
             help: "how much worse the current context's best may be and still go first (slide 16)",
         },
         Knob {
             name: "slack",
-            symbol: "knob_slack",
+            variable: cas::SLACK,
             unit: Unit::DurationOrOff { max: 1000 * MS },
-            default: 0,
             help: "order by virtual time, and how far ahead the current context may be; off: O(1)",
         },
         Knob {
             name: "slots",
-            symbol: "knob_slots",
+            variable: cas::SLOTS,
             unit: Unit::Count { min: 2, max: 32 },
-            default: 16,
             help: "queues a CPU; where contexts are more, some share one and are taken for the same",
         },
         Knob {
             name: "aggregate",
-            symbol: "knob_aggregate",
+            variable: cas::AGGREGATE,
             unit: Unit::Count { min: 0, max: 16 },
-            default: 0,
             help: "CPUs that a context is kept on while few of it wait there; 0: no such home",
         },
         Knob {
             name: "smt",
-            symbol: "knob_smt",
+            variable: cas::SMT,
             unit: Unit::Switch,
-            default: 0,
             help: "hardware threads of a core run the same context, side by side",
         },
         Knob {
             name: "tags",
-            symbol: "knob_tags",
+            variable: cas::TAGS,
             unit: Unit::Count { min: 0, max: 8 },
-            default: 0,
             help: "contexts whose TLB entries a CPU keeps by tag (Linux on x86: 6); 0: untagged",
         },
         Knob {
             name: "look",
-            symbol: "knob_look",
+            variable: cas::LOOK,
             unit: Unit::Choice(&["peek", "iterate"]),
-            default: 0,
             help: "how a queue's head is read: without a lock where the kernel can, or with it",
         },
     ],
-    ops: "cas",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/cas.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/cas.so")),
+    build: cas::BUILD,
     promises,
     keeps: KEEPS,
-    control: None,
+    fits: Some(fits),
+    tried: Tried::Everywhere,
+    trials: Trials { day: &["cas", "cas:slack=3ms,aggregate=2"], ..Trials::NONE },
+    ..Policy::BARE
 };
+
+/// Number of address spaces with TLB entries that Linux keeps on a CPU of x86 (TLB_NR_DYN_ASIDS).
+const TAGS: usize = 6;
+
+fn fits(site: &Site) -> Fit {
+    match site.tlb_tags {
+        Some(false) => Fit::yes("fits: this TLB has no tags, every change of program empties it"),
+        Some(true) => Fit::open(format!(
+            "this TLB has tags: fits more than {TAGS} programs of many threads, each CPU"
+        )),
+        None => {
+            Fit::open("fits many threads of few programs; whether this TLB has tags is not known")
+        }
+    }
+}
 
 /// A CPU with nothing to run takes tasks from other CPUs, and hears of waiting ones within a tick.
 /// How long a task waits depends on priorities. Epochs bound it, which tests of this crate show.

@@ -3,12 +3,14 @@
 //! domains.
 
 use policy::{
-    Control, Instance, Keeps, Knob, Plan, Policy, Profile, Promises, TICK_NS_MAX, Told, Topology,
-    Unit,
+    Control, Fit, Instance, Keeps, Knob, Plan, Policy, Profile, Promises, Site, TICK_NS_MAX, Told,
+    Topology, Trials, Tried, Unit, Variable,
 };
 
 use crate::control::{Places, Planner, Rule};
 use crate::{Cuts, Filter, Gate, Spread};
+
+policy::built!(dino);
 
 const MS: u64 = 1_000_000;
 /// Decimal knobs are in millionths.
@@ -16,89 +18,78 @@ const ONE: u64 = 1_000_000;
 
 const SLICE: Knob = Knob {
     name: "slice",
-    symbol: "knob_slice_ns",
+    variable: dino::SLICE_NS,
     unit: Unit::Duration { min: MS, max: 100 * MS },
-    default: 10 * MS,
     help: "how long a thread runs before the next one's turn, where threads wait",
 };
 
 const INTERVAL: Knob = Knob {
     name: "interval",
-    symbol: "control_interval_ns",
+    variable: Variable::of_control_plane(1000 * MS),
     unit: Unit::Duration { min: 10 * MS, max: 60_000 * MS },
-    default: 1000 * MS,
     help: "how often misses are looked at and threads are placed",
 };
 
 const BUSY: Knob = Knob {
     name: "busy",
-    symbol: "control_busy",
+    variable: Variable::of_control_plane(ONE / 2),
     unit: Unit::Decimal { min: 0, max: ONE },
-    default: ONE / 2,
     help: "threads that run for less of the time than this part of it are placed by nobody",
 };
 
 const FILTER: Knob = Knob {
     name: "filter",
-    symbol: "control_filter",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&["clavis", "off"]),
-    default: 0,
     help: "clavis: a rate counts once 5 of 10 samples have left the last one; off: each sample counts (the slides)",
 };
 
 const CUTS: Knob = Knob {
     name: "cuts",
-    symbol: "control_cuts",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&[Cuts::PRESETS[0].0, Cuts::PRESETS[1].0, Cuts::PRESETS[2].0]),
-    default: 0,
     help: "where classes part, in misses per 1,000 instructions: turtles, devils, super-devils (slide 18)",
 };
 
 const SPREAD: Knob = Knob {
     name: "spread",
-    symbol: "control_spread",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&["deal", "pairs"]),
-    default: 0,
     help: "deal: one thread for each domain in turn (the released scheduler); pairs: greatest with least (slide 12)",
 };
 
 const RATE: Knob = Knob {
     name: "rate",
-    symbol: "control_rate",
+    variable: Variable::of_control_plane(0),
     unit: Unit::CountOrOff { max: 1_000_000 },
-    default: 0,
     help: "most megabytes of pages that are moved in a second",
 };
 
 const GATE: Knob = Knob {
     name: "gate",
-    symbol: "control_gate",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&["on", "off"]),
-    default: 0,
     help: "on: act only where a node's memory is busy and the gain is expected to exceed the cost of the move",
 };
 
 const BANDWIDTH: Knob = Knob {
     name: "bandwidth",
-    symbol: "control_bandwidth",
+    variable: Variable::of_control_plane(6_000),
     unit: Unit::Count { min: 1, max: 10_000_000 },
-    default: 6_000,
     help: "megabytes a second that a node's memory gives, for the gate",
 };
 
 const COPIES: Knob = Knob {
     name: "copies",
-    symbol: "control_copies",
+    variable: Variable::of_control_plane(600),
     unit: Unit::Count { min: 1, max: 1_000_000 },
-    default: 600,
     help: "megabytes a second that pages are moved at, for the gate",
 };
 
 const ACT: Knob = Knob {
     name: "act",
-    symbol: "control_act",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&["on", "off"]),
-    default: 0,
     help: "off: say what would be placed and moved, and place and move nothing",
 };
 
@@ -113,12 +104,11 @@ const fn scheduler(
         summary,
         about,
         knobs,
-        ops: "dino",
-        bpf: include_bytes!(concat!(env!("OUT_DIR"), "/dino.bpf.o")),
-        native: include_bytes!(concat!(env!("OUT_DIR"), "/dino.so")),
+        build: dino::BUILD,
         promises,
         keeps: Keeps::BY_VIRTUAL_TIME,
         control: Some(Plan { begin: control, told: Told::Misses }),
+        ..Policy::BARE
     }
 }
 
@@ -139,15 +129,32 @@ pub static DI_MIGRATE: Policy = scheduler(
 );
 
 /// Moves a thread and its memory only when the thread's class changes.
-pub static DINO: Policy = scheduler(
-    "dino",
-    "memory domains: threads that miss most are spread by class, and moved with their memory when it changes",
-    "Blagodurov and others: A Case for NUMA-aware Contention Management, USENIX ATC 2011, slides 18 to 21.",
-    &[CUTS, FILTER, GATE, BANDWIDTH, COPIES, SLICE, INTERVAL, BUSY, RATE, ACT],
-);
+pub static DINO: Policy = Policy {
+    fits: Some(fits),
+    tried: Tried::Lacks { effect: "page placement", on: "misses" },
+    trials: Trials { night: &["dino"], ..Trials::NONE },
+    ..scheduler(
+        "dino",
+        "memory domains: threads that miss most are spread by class, and moved with their memory when it changes",
+        "Blagodurov and others: A Case for NUMA-aware Contention Management, USENIX ATC 2011, slides 18 to 21.",
+        &[CUTS, FILTER, GATE, BANDWIDTH, COPIES, SLICE, INTERVAL, BUSY, RATE, ACT],
+    )
+};
 
 /// All policies of this crate.
 pub static ALL: &[&Policy] = &[&DI_PLAIN, &DI_MIGRATE, &DINO];
+
+fn fits(site: &Site) -> Fit {
+    match (site.domains, site.counts_misses) {
+        (0 | 1, _) => Fit::open("one memory domain: nowhere to spread to"),
+        (domains, true) => {
+            Fit::yes(format!("fits threads that go to memory much, in {domains} domains"))
+        }
+        (domains, false) => Fit::open(format!(
+            "{domains} memory domains, and no counter of misses: `run --profile` tells it"
+        )),
+    }
+}
 
 fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
     let spread = || [Spread::Deal, Spread::Pairs][instance.get("spread") as usize];

@@ -4,9 +4,15 @@
 //! It is data plane only (`src/bpf/`): it computes no shares and plans no placement, so it has no
 //! control plane. This file names its knobs and its variants' promises.
 
-use policy::{Instance, Keeps, Kept, Knob, Policy, Promises, TICK_NS_MAX, Unit};
+use policy::{
+    Fit, Instance, Keeps, Kept, Knob, Policy, Promises, Site, TICK_NS_MAX, Trials, Tried, Unit,
+};
+
+policy::built!(flsched);
 
 const MS: u64 = 1_000_000;
+/// From this number of CPUs on, queues and locks of many CPUs cost more than balancing gains.
+const MANY: usize = 32;
 
 /// Its policies, for the registry.
 pub static ALL: &[&Policy] = &[&FLSCHED];
@@ -21,37 +27,31 @@ pub static FLSCHED: Policy = Policy {
     knobs: &[
         Knob {
             name: "slice",
-            symbol: "knob_slice_ns",
+            variable: flsched::SLICE_NS,
             unit: Unit::Duration { min: MS, max: 1000 * MS },
-            default: 10 * MS,
             help: "how long a task runs before the next one's turn (slide 13)",
         },
         Knob {
             name: "variant",
-            symbol: "knob_variant",
+            variable: flsched::VARIANT,
             unit: Unit::Choice(&["slide", "code"]),
-            default: 0,
             help: "slide: a slice's end is a switch, and where others wait a task takes a shorter queue; \
                    code: its end is put off and all wait on their last CPU, as in the released code",
         },
         Knob {
             name: "defer",
-            symbol: "knob_defer_ns",
+            variable: flsched::DEFER_NS,
             unit: Unit::Duration { min: MS, max: 100 * MS },
-            default: 100 * MS,
             help: "with variant=code, how long a slice's end is put off",
         },
         Knob {
             name: "pull",
-            symbol: "knob_pull",
+            variable: flsched::PULL,
             unit: Unit::Switch,
-            default: 0,
             help: "an idle CPU takes tasks that wait elsewhere, at the price of a lock a switch",
         },
     ],
-    ops: "flsched",
-    bpf: include_bytes!(concat!(env!("OUT_DIR"), "/flsched.bpf.o")),
-    native: include_bytes!(concat!(env!("OUT_DIR"), "/flsched.so")),
+    build: flsched::BUILD,
     promises,
     keeps: Keeps {
         nice: Kept::partly(
@@ -59,8 +59,20 @@ pub static FLSCHED: Policy = Policy {
         ),
         ..Keeps::NOTHING
     },
-    control: None,
+    fits: Some(fits),
+    tried: Tried::Everywhere,
+    trials: Trials { day: &["flsched", "flsched:pull=true"], night: &["flsched:variant=code"] },
+    ..Policy::BARE
 };
+
+fn fits(site: &Site) -> Fit {
+    match site.cpus >= MANY {
+        true => Fit::yes("fits one job with about as many threads as CPUs"),
+        false => {
+            Fit::open("made for tens of CPUs and more: expect little here beyond fewer switches")
+        }
+    }
+}
 
 /// FLSCHED may stack tasks on one CPU while another idles, and promises nothing there: the running
 /// task that a tick offers may be pinned while the waiting ones are not. With `pull` a CPU misses a

@@ -2,13 +2,15 @@
 //! The policies as sched_ext schedulers: one data plane, and the rule that each shares by.
 
 use policy::{
-    Control, Instance, Keeps, Kept, Knob, Plan, Policy as Scheduler, Profile, Promises,
-    TICK_NS_MAX, Told, Topology, Unit,
+    Control, Fit, Instance, Keeps, Kept, Knob, Plan, Policy as Scheduler, Profile, Promises, Site,
+    TICK_NS_MAX, Told, Topology, Trials, Tried, Unit, Variable,
 };
 
 use crate::control::{DEVIATION, Inside, Rule, Shares};
 use crate::known::Tenancy;
 use crate::{Base, Policy, Reading};
+
+policy::built!(uneven);
 
 const MS: u64 = 1_000_000;
 /// Decimal knobs are in millionths.
@@ -16,49 +18,43 @@ const ONE: u64 = 1_000_000;
 
 const SLICE: Knob = Knob {
     name: "slice",
-    symbol: "knob_slice_ns",
+    variable: uneven::SLICE_NS,
     unit: Unit::Duration { min: MS, max: 100 * MS },
-    default: 5 * MS,
     help: "how long a task runs before the next one's turn, where tasks wait",
 };
 
 const ROUND: Knob = Knob {
     name: "round",
-    symbol: "knob_round_ns",
+    variable: uneven::ROUND_NS,
     unit: Unit::Duration { min: 4 * MS, max: 1000 * MS },
-    default: 30 * MS,
     help: "shares are kept within about half of this (slide 11): shorter is closer, and moves tasks more often",
 };
 
 const INTERVAL: Knob = Knob {
     name: "interval",
-    symbol: "control_interval_ns",
+    variable: Variable::of_control_plane(2000 * MS),
     unit: Unit::Duration { min: MS, max: 60_000 * MS },
-    default: 2000 * MS,
     help: "how often shares are computed anew (slide 11); at once where other tasks run than before",
 };
 
 const SPEEDUP_MAX: Knob = Knob {
     name: "speedup_max",
-    symbol: "control_speedup_max",
+    variable: Variable::of_control_plane(3_500_000),
     unit: Unit::Decimal { min: ONE, max: 100 * ONE },
-    default: 3_500_000,
     help: "how many times as fast an unknown task may be on the fastest cores (slide 20)",
 };
 
 const DEVIATIONS: Knob = Knob {
     name: "deviations",
-    symbol: "control_deviations",
+    variable: Variable::of_control_plane(2 * ONE),
     unit: Unit::Decimal { min: 0, max: 10 * ONE },
-    default: 2 * ONE,
     help: "guarantees are computed with speeds this many standard deviations above the measured ones",
 };
 
 const TENANT: Knob = Knob {
     name: "tenant",
-    symbol: "control_tenant",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&["thread", "program", "cgroup"]),
-    default: 0,
     help: "what gets a share: each thread, each program as a whole (slide 26), or each cgroup by cpu.weight",
 };
 
@@ -67,65 +63,57 @@ const CGROUP: u64 = 2;
 
 const INSIDE: Knob = Knob {
     name: "inside",
-    symbol: "control_inside",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&["even", "utility"]),
-    default: 0,
     help: "how a tenant's threads share: alike, or the one that gains most has the fast cores first (slide 26)",
 };
 
 const MEMO: Knob = Knob {
     name: "memo",
-    symbol: "control_memo",
+    variable: Variable::of_control_plane(1),
     unit: Unit::Choice(&["off", "on"]),
-    default: 1,
     help: "a program starts with what was measured of its executable before (slide 27)",
 };
 
 const TARGET: Knob = Knob {
     name: "target",
-    symbol: "control_target",
+    variable: Variable::of_control_plane(850_000),
     unit: Unit::Decimal { min: 0, max: ONE },
-    default: 850_000,
     help: "the part of its fair performance that each task gets at least (slide 8)",
 };
 
 const SIMILARITY: Knob = Knob {
     name: "similarity",
-    symbol: "control_similarity",
+    variable: Variable::of_control_plane(200_000),
     unit: Unit::Decimal { min: 0, max: 100 * ONE },
-    default: 200_000,
     help: "tasks whose speedups differ by no more share alike (slide 9)",
 };
 
 const RATIO: Knob = Knob {
     name: "ratio",
-    symbol: "control_ratio",
+    variable: Variable::of_control_plane(500_000),
     unit: Unit::Decimal { min: 0, max: ONE },
-    default: 500_000,
     help: "the part that is shared fairly (slide 22)",
 };
 
 const READING: Knob = Knob {
     name: "reading",
-    symbol: "control_reading",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&["greedy", "blend"]),
-    default: 0,
     help: "greedy: what is left goes to the highest speedups, as the slide's steps; blend: as max-perf has it",
 };
 
 const UNIFORMITY: Knob = Knob {
     name: "uniformity",
-    symbol: "control_uniformity",
+    variable: Variable::of_control_plane(850_000),
     unit: Unit::Decimal { min: 0, max: ONE },
-    default: 850_000,
     help: "the least uniformity of performance, 1 being all alike (slide 23)",
 };
 
 const BASE: Knob = Knob {
     name: "base",
-    symbol: "control_base",
+    variable: Variable::of_control_plane(0),
     unit: Unit::Choice(&["max-fair", "slow", "fast"]),
-    default: 0,
     help: "what performance is fair: an even share of each kind, or that of slow or fast cores alone (slide 28)",
 };
 
@@ -154,39 +142,50 @@ const fn scheduler(
         summary,
         about,
         knobs,
-        ops: "uneven",
-        bpf: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.bpf.o")),
-        native: include_bytes!(concat!(env!("OUT_DIR"), "/uneven.so")),
+        build: uneven::BUILD,
         promises,
         keeps: KEEPS,
         control: Some(Plan { begin: control, told: Told::Speeds }),
+        ..Scheduler::BARE
     }
 }
 
 /// Every task gets the same part of each kind of core.
-pub static MAX_FAIR: Scheduler = scheduler(
-    "max-fair",
-    "uneven cores: every task gets an equal share of each kind of core",
-    "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 4; Kwon and others, \
-     ISCA 2011.",
-    knobs![],
-);
+pub static MAX_FAIR: Scheduler = Scheduler {
+    tried: Tried::OnUnevenCores,
+    ..scheduler(
+        "max-fair",
+        "uneven cores: every task gets an equal share of each kind of core",
+        "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 4; Kwon and others, \
+         ISCA 2011.",
+        knobs![],
+    )
+};
 
 /// The fast cores go to the tasks that gain most.
-pub static MAX_PERF: Scheduler = scheduler(
-    "max-perf",
-    "uneven cores: the fast ones go to the tasks that gain most, whatever becomes of the others",
-    "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 3; Kumar and others, 2003.",
-    knobs![],
-);
+pub static MAX_PERF: Scheduler = Scheduler {
+    tried: Tried::OnUnevenCores,
+    trials: Trials { night: &["max-perf"], ..Trials::NONE },
+    ..scheduler(
+        "max-perf",
+        "uneven cores: the fast ones go to the tasks that gain most, whatever becomes of the others",
+        "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 3; Kumar and others, 2003.",
+        knobs![],
+    )
+};
 
 /// A part of fair performance for every task, then throughput.
-pub static MIN_FAIR: Scheduler = scheduler(
-    "min-fair",
-    "uneven cores: every task gets a target part of its fair performance, the rest goes where it pays",
-    "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 8.",
-    knobs![TARGET],
-);
+pub static MIN_FAIR: Scheduler = Scheduler {
+    fits: Some(fits),
+    tried: Tried::OnUnevenCores,
+    trials: Trials { day: &["min-fair"], ..Trials::NONE },
+    ..scheduler(
+        "min-fair",
+        "uneven cores: every task gets a target part of its fair performance, the rest goes where it pays",
+        "Kim, Huh: Fairness-oriented Scheduling Support for Multicore Systems, slide 8.",
+        knobs![TARGET],
+    )
+};
 
 /// Like min-fair, and similar tasks get the same.
 pub static SIMILAR_MIN_FAIR: Scheduler = scheduler(
@@ -234,7 +233,7 @@ pub static GUARANTEED_FAIR: Scheduler = scheduler(
         UNIFORMITY,
         SLICE,
         ROUND,
-        Knob { default: 100 * MS, ..INTERVAL },
+        Knob { variable: Variable::of_control_plane(100 * MS), ..INTERVAL },
         SPEEDUP_MAX,
         DEVIATIONS,
         MEMO,
@@ -263,6 +262,13 @@ pub static ALL: &[&Scheduler] = &[
     &GUARANTEED_FAIR,
     &EQUAL_PROGRESS,
 ];
+
+fn fits(site: &Site) -> Fit {
+    match site.kinds {
+        0 | 1 => Fit::open("all cores are alike, as far as the kernel tells: nothing to share out"),
+        kinds => Fit::yes(format!("fits, as do its like: {kinds} kinds of core to share out")),
+    }
+}
 
 fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
     let (policy, base) = shares_by(instance);

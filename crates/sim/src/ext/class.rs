@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use machine::Machine;
 use policy::native::{Copy, ScxExitInfo, ScxExitTaskArgs};
 use policy::table::TYPES_MAX;
-use policy::{Clocks, Instance, Profile, TOTALS, Topology};
+use policy::{Clocks, Instance, Profile, Topology};
 use trace::Placed;
 
 use super::control::Controller;
@@ -327,12 +327,13 @@ impl Class for Ext {
     }
 
     fn totals(&self) -> Vec<(&'static str, u64)> {
-        let total = |name: &'static str| {
-            let at = self.copy.as_ref()?.symbol(name)?.cast::<u64>();
-            // SAFETY: a policy that exports this name has a u64 there.
-            Some((name, unsafe { at.read() }))
+        let Some(copy) = &self.copy else { return Vec::new() };
+        let total = |name: &&'static str| {
+            let at = copy.symbol(name).expect("a policy has the counters that it names");
+            // SAFETY: such a counter is a u64.
+            (*name, unsafe { at.cast::<u64>().read() })
         };
-        TOTALS.into_iter().filter_map(total).collect()
+        self.instance.policy.totals.iter().map(total).collect()
     }
 
     fn stop(&mut self, k: &mut Kernel) {

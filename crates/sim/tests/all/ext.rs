@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! sched_ext behaves as in the kernel: order of callbacks, queues, preemption, the watchdog.
 
-use policy::Instance;
+use policy::{Instance, Knob, Policy, Unit, Variable};
 use sim::{CallbackRecord, Scenario, Scheduler, SimError, run, run_traced};
 use trace::Kind;
 use workload::{Object, Step, Task};
@@ -15,6 +15,26 @@ fn fifo() -> Scheduler {
 /// Names of the callbacks about one thread, in order.
 fn about(callbacks: &[CallbackRecord], tid: u32) -> Vec<&'static str> {
     callbacks.iter().filter(|call| call.tid == Some(tid)).map(|call| call.op).collect()
+}
+
+/// Otherwise the knob would do nothing, and no message would say so.
+#[test]
+fn an_object_without_a_knobs_variable_is_not_loaded() {
+    static LOST: Policy = Policy {
+        name: "lost",
+        knobs: &[Knob {
+            name: "slice",
+            variable: Variable { symbol: Some("knob_lost_ns"), default: 1 },
+            unit: Unit::Count { min: 1, max: 2 },
+            help: "",
+        }],
+        build: baseline::FIFO.build,
+        ..Policy::BARE
+    };
+    let load = workload(vec![task("one", vec![burn(1)])]);
+    let lost = Scheduler::Policy(Instance::default(&LOST));
+    let error = run(&scenario(cores(1), load, lost)).unwrap_err().to_string();
+    assert!(error.contains("policy lost has no knob_lost_ns"), "{error}");
 }
 
 #[test]

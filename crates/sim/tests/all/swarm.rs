@@ -46,18 +46,7 @@ fn cases_that_failed_once_come_out_well() {
 
 /// The same policy with other promises.
 fn liar(policy: &'static Policy, promises: fn(&Instance) -> Promises) -> &'static Policy {
-    Box::leak(Box::new(Policy {
-        name: "liar",
-        summary: policy.summary,
-        about: policy.about,
-        knobs: policy.knobs,
-        ops: policy.ops,
-        bpf: policy.bpf,
-        native: policy.native,
-        promises,
-        keeps: policy.keeps,
-        control: policy.control,
-    }))
+    Box::leak(Box::new(Policy { name: "liar", promises, ..*policy }))
 }
 
 /// A fault is planted for each of the promises. No policy can break affinity and time: the checkers' own tests cover

@@ -3,7 +3,7 @@
 
 use machine::{find, stalled_for, task_rate};
 use policy::table::TaskView;
-use policy::{Control, Instance, Keeps, Plan, Policy, Told, View};
+use policy::{Control, Instance, Plan, Policy, Told, View};
 use sim::{Scenario, Scheduler, run};
 use trace::Outcome;
 use workload::{Step, Task, Workload};
@@ -54,16 +54,9 @@ impl Control for AsNamed {
 /// The part of its CPU time that each task was on a fast core, and CPU time, s.
 fn shares(fast: &[f64], seconds: u64) -> (Vec<(f64, f64)>, Outcome) {
     let named = Box::leak(Box::new(Policy {
-        keeps: Keeps::NOTHING,
         control: Some(Plan { begin: |_, _, _| Box::new(AsNamed), told: Told::Speeds }),
         name: "named",
-        summary: "",
-        about: "",
-        knobs: uneven::MAX_FAIR.knobs,
-        ops: uneven::MAX_FAIR.ops,
-        bpf: &[],
-        native: uneven::MAX_FAIR.native,
-        promises: uneven::MAX_FAIR.promises,
+        ..uneven::MAX_FAIR
     }));
     let burner = |(at, fast): (usize, &f64)| task(&format!("t-{fast}-{at}"), vec![burn(1_000_000)]);
     let tasks = fast.iter().enumerate().map(burner).collect();

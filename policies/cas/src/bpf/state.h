@@ -10,17 +10,20 @@
 
 CONFIG u64 knob_slice_ns = 100000000; /* DEF_TIMESLICE */
 #ifdef O1
-CONFIG u64 knob_threshold = THRESHOLD_OFF;
-CONFIG u64 knob_slots = 1;
+/* o1 has none of cas' own knobs. Volatile, as CONFIG is: both objects have the same code. */
+#define CAS_KNOB static const volatile
+CAS_KNOB u64 knob_threshold = THRESHOLD_OFF;
+CAS_KNOB u64 knob_slots = 1;
 #else
-CONFIG u64 knob_threshold = 11; /* 1 + the threshold; THRESHOLD_OFF */
-CONFIG u64 knob_slots = 16;  /* queues for each CPU */
+#define CAS_KNOB CONFIG
+CAS_KNOB u64 knob_threshold = 11; /* 1 + the threshold; THRESHOLD_OFF */
+CAS_KNOB u64 knob_slots = 16;  /* queues for each CPU */
 #endif
-CONFIG u64 knob_slack;   /* virtual time: 1 + the slack; SLACK_OFF */
-CONFIG u64 knob_aggregate;  /* CPUs of a context's home; 0: no home */
-CONFIG u64 knob_smt;   /* siblings of a core run the same context */
-CONFIG u64 knob_tags;   /* contexts whose TLB entries a CPU keeps; 0: one */
-CONFIG u64 knob_look;   /* enum look */
+CAS_KNOB u64 knob_slack;	 /* virtual time: 1 + the slack; SLACK_OFF */
+CAS_KNOB u64 knob_aggregate; /* CPUs of a context's home; 0: no home */
+CAS_KNOB u64 knob_smt;  /* siblings of a core run the same context */
+CAS_KNOB u64 knob_tags; /* contexts whose TLB entries a CPU keeps; 0: one */
+CAS_KNOB u64 knob_look; /* enum look */
 
 enum look {
 	PEEK,  /* read a queue's head without a lock, where the kernel does so reliably */
