@@ -4,11 +4,7 @@
 
 use std::process::ExitCode;
 
-#[path = "../tests/all/common/shipped.rs"]
-#[allow(dead_code, reason = "this takes the list alone")]
-mod shipped;
-
-use shipped::SHIPPED;
+use policies::HONEST;
 
 /// Seeds between two progress messages: a night covers many.
 const PART: u64 = 5_000;
@@ -24,7 +20,7 @@ fn main() -> ExitCode {
     let (mut failed, mut decisions) = (0, 0);
     for part in (first..last).step_by(PART as usize) {
         let end = last.min(part + PART);
-        let all = sim::swarm(part..end, SHIPPED);
+        let all = sim::swarm(part..end, &HONEST);
         for failure in &all.failures {
             println!("seed {}: {}: {}", failure.seed, failure.what, failure.error);
         }

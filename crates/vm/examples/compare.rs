@@ -10,14 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::MultiProgress;
-use policy::{Instance, Policy};
+use policies::POLICIES;
+use policy::Instance;
 use vm::{PolicyRef, Request, WorkloadRef};
-
-static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
 
 fn main() -> anyhow::Result<()> {
     if std::env::args().nth(1).as_deref() == Some("guest") {
-        vm::guest::main(REGISTRY);
+        vm::guest::main(&POLICIES);
     }
     let mut words = std::env::args_os().skip(1);
     let nothing = WorkloadRef::Command { argv: Vec::new(), with: Vec::new() };
@@ -90,7 +89,7 @@ fn main() -> anyhow::Result<()> {
 fn policies(text: &str) -> anyhow::Result<Vec<PolicyRef>> {
     let policy = |name: &str| match name {
         "default" => Ok(PolicyRef::Default),
-        name => Ok(PolicyRef::Instance(Instance::parse(name, REGISTRY)?)),
+        name => Ok(PolicyRef::Instance(Instance::parse(name, &POLICIES)?)),
     };
     text.split(';').map(policy).collect()
 }

@@ -18,10 +18,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::MultiProgress;
-use policy::{Instance, Policy};
+use policies::POLICIES;
+use policy::Instance;
 use vm::{PolicyRef, Request, Shape, WorkloadRef};
-
-static REGISTRY: &[&Policy] = &[&flsched::FLSCHED];
 
 /// Functions at which a step may begin or end, by their names in Linux 7.2.
 const SYMBOLS: &[&str] = &[
@@ -73,7 +72,7 @@ const OFTEN: usize = 100;
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);
     let file = match words.next().as_deref() {
-        Some("guest") => vm::guest::main(REGISTRY),
+        Some("guest") => vm::guest::main(&POLICIES),
         Some(file) => file.to_string(),
         None => anyhow::bail!("spans FILE"),
     };
@@ -113,7 +112,7 @@ fn boot(
 ) -> anyhow::Result<String> {
     let policy = match policy {
         "default" => PolicyRef::Default,
-        name => PolicyRef::Instance(Instance::parse(name, REGISTRY)?),
+        name => PolicyRef::Instance(Instance::parse(name, &POLICIES)?),
     };
     let request = Request {
         shape: Shape { cpus, nodes: cpus.div_ceil(4), ..Shape::default() },

@@ -2,23 +2,19 @@
 //! Tests in a real guest. They need QEMU, and a kernel that is in the cache or can be fetched.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use libtest_mimic::{Arguments, Failed, Trial};
+use policies::POLICIES;
 use policy::{Build, Instance, Policy};
 use trace::Outcome;
 use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
-static REGISTRY: &[&Policy] = &[
-    &avx::AVX_FAIR,
-    &baseline::FIFO,
-    &baseline::PROBE,
-    &flsched::FLSCHED,
-    &cas::CAS,
-    &cas::O1,
-    &uneven::MIN_FAIR,
-];
+/// All policies, and the one that records every callback.
+static REGISTRY: LazyLock<Vec<&Policy>> =
+    LazyLock::new(|| POLICIES.iter().copied().chain([&baseline::PROBE]).collect());
 
 /// The object of a scheduler of the kernel tree: packed into a guest, where the agent finds it.
 const SIMPLE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/scx_simple.bpf.o");
@@ -87,7 +83,7 @@ fn main() {
 fn policy(name: &str) -> PolicyRef {
     match name {
         "default" => PolicyRef::Default,
-        name => PolicyRef::Instance(Instance::parse(name, REGISTRY).unwrap()),
+        name => PolicyRef::Instance(Instance::parse(name, &REGISTRY).unwrap()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! Memory domains: a task's speed depends on its CPU, on the places of its pages, and on other tasks' demand on memory.
 
 use machine::find;
+use policies::POLICIES;
 use policy::Instance;
 use sim::{Change, Fault, Scenario, Scheduler, Traced, run_traced};
 use workload::{Demand, DomainMixes, Step, Task, Workload};
@@ -33,7 +34,7 @@ fn runs_with(tasks: Vec<Task>, seconds: u64, scheduler: Scheduler, faults: Vec<F
 }
 
 fn policy(name: &str) -> Scheduler {
-    Scheduler::Policy(Instance::parse(name, dino::ALL).unwrap())
+    Scheduler::Policy(Instance::parse(name, &POLICIES).unwrap())
 }
 
 /// Work of each task in the time, relative to its work alone.

@@ -8,8 +8,7 @@ use sim::{Change, Fault, Scheduler, Traced, run, run_traced};
 use trace::{Event, IDLE, Kind, Tid};
 use workload::{Step, Task};
 
-use crate::common::shipped::every_scheduler;
-use crate::common::{MS, burn, cores, policy, scenario, task, workload};
+use crate::common::{MS, burn, cores, every_scheduler, policy, scenario, task, workload};
 
 fn at(ms: u64, change: Change) -> Fault {
     Fault { at_ns: ms * MS, change }

@@ -3,6 +3,7 @@
 //! charged for it.
 
 use machine::{Machine, find};
+use policies::POLICIES;
 use policy::Instance;
 use sim::{Change, Failing, Fault, Scenario, Scheduler, run};
 use trace::Outcome;
@@ -18,7 +19,7 @@ fn fifo() -> Scheduler {
 }
 
 fn fair(knobs: &str) -> Scheduler {
-    Scheduler::Policy(Instance::parse(&format!("avx-fair:{knobs}"), &[&avx::AVX_FAIR]).unwrap())
+    Scheduler::Policy(Instance::parse(&format!("avx-fair:{knobs}"), &POLICIES).unwrap())
 }
 
 fn on(cpu: usize, vector: Vector, steps: Vec<Step>) -> Task {

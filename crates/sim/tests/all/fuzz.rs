@@ -5,13 +5,12 @@
 use std::path::Path;
 
 use machine::Machine;
+use policies::HONEST;
 use policy::Instance;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use sim::{Scenario, Scheduler, run};
 use workload::{Workload, rtapp};
-
-use crate::common::shipped::SHIPPED;
 
 const MS: u64 = 1_000_000;
 
@@ -177,7 +176,7 @@ fn goes_on(machine: Machine, workload: Workload, instance: Instance, seed: u64) 
 }
 
 fn policy() -> impl Strategy<Value = Instance> {
-    select(SHIPPED).prop_map(Instance::default)
+    select(HONEST.as_slice()).prop_map(Instance::default)
 }
 
 proptest! {
@@ -209,13 +208,13 @@ proptest! {
 
     #[test]
     fn knobs_of_any_value(
-        of in select(SHIPPED),
+        of in select(HONEST.as_slice()),
         knobs in prop::collection::vec((any::<Index>(), select(VALUES), select(&["", "s", "ms", "us", "ns"][..])), 1..4),
         seed: u64,
     ) {
         let knobs = knobs.iter().map(|(at, value, unit)| format!("{}={value}{unit}", at.get(of.knobs).name));
         let label = format!("{}:{}", of.name, knobs.collect::<Vec<_>>().join(","));
-        match Instance::parse(&label, SHIPPED) {
+        match Instance::parse(&label, &HONEST) {
             Ok(instance) => goes_on(machine::find("phenom-2f4s").unwrap(), some_tasks(), instance, seed),
             Err(error) => prop_assert!(!error.to_string().contains('\n'), "{}", error),
         }

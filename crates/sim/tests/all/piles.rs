@@ -4,8 +4,7 @@
 use sim::{Change, Fault, run};
 use workload::{Object, Step, Task, Workload};
 
-use crate::common::shipped::every_scheduler;
-use crate::common::{MS, burn, cores, scenario, task, workload};
+use crate::common::{MS, burn, cores, every_scheduler, scenario, task, workload};
 
 /// A pool: forked one by one, each thread finds an idle CPU, mostly the same, and blocks. Then there is work for all.
 fn pool(threads: usize, ms: u64) -> Workload {

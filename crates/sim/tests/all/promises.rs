@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies keep the promises of their variants, and a cheating policy is found.
 
-use policy::{Instance, Policy, Promises};
+use std::collections::BTreeSet;
+
+use policies::{BUILDS, HONEST, POLICIES};
+use policy::{Instance, Promises};
 use sim::{Scenario, Scheduler, SimError, run};
 use trace::Outcome;
 use workload::hackbench::{Channel, Hackbench};
@@ -10,9 +13,6 @@ use workload::{Object, Step, Task, Workload};
 
 use crate::common;
 use crate::common::MS;
-
-const REGISTRY: &[&Policy] =
-    &[&flsched::FLSCHED, &cas::CAS, &cas::O1, &baseline::FIFO, &baseline::RR, &baseline::PILE];
 
 fn checked(policy: &str, workload: Workload) -> Result<Outcome, SimError> {
     checked_on("numa-2x4", 3, policy, workload)
@@ -24,7 +24,7 @@ fn checked_on(
     policy: &str,
     workload: Workload,
 ) -> Result<Outcome, SimError> {
-    let instance = Instance::parse(policy, REGISTRY).unwrap_or_else(|error| panic!("{error}"));
+    let instance = Instance::parse(policy, &POLICIES).unwrap_or_else(|error| panic!("{error}"));
     let machine = machine::find(machine).unwrap();
     let mut scenario = Scenario::new(machine, workload, Scheduler::Policy(instance)).seed(seed);
     scenario.options.check = true;
@@ -45,20 +45,19 @@ fn loads() -> Vec<Workload> {
 
 #[test]
 fn promises_are_kept() {
-    for policy in [
-        "fifo",
+    let plain = BUILDS.iter().map(|policy| policy.name);
+    let trials = HONEST.iter().flat_map(|policy| [policy.trials.day, policy.trials.night].concat());
+    let short = [
         "fifo:slice=2ms",
-        "flsched",
         "flsched:slice=5ms",
         "flsched:slice=5ms,variant=code,defer=5ms",
         "flsched:slice=5ms,pull=true",
-        "rr",
-        "o1",
         "o1:slice=10ms",
-        "cas",
         "cas:slice=10ms,threshold=1,look=iterate",
         "cas:threshold=40,slots=2",
-    ] {
+    ];
+    let variants: BTreeSet<&str> = plain.chain(trials).chain(short).collect();
+    for policy in variants {
         for load in loads() {
             let name = load.name.clone();
             if let Err(error) = checked(policy, load) {

@@ -7,8 +7,7 @@ use trace::{Kind, Tid};
 use workload::{More, Object, RealTime, Step, Task, Workload};
 
 use crate::common;
-use crate::common::shipped::every_scheduler;
-use crate::common::{MS, burn, cores, scenario, task, workload};
+use crate::common::{MS, burn, cores, every_scheduler, scenario, task, workload};
 
 fn traced(scenario: &Scenario) -> Traced {
     run_traced(scenario).unwrap_or_else(|error| panic!("{:?}: {error}", scenario.scheduler))

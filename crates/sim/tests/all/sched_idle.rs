@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! SCHED_IDLE and SCHED_BATCH, under Linux's own classes and under each policy that honours them.
 
+use policies::HONEST;
 use policy::{Extent, Instance};
 use sim::{Scheduler, run};
 use trace::Outcome;
 use workload::{Fair, Step, Task};
 
-use crate::common::shipped;
 use crate::common::{MS, burn, cores, scenario, task, workload};
 
 /// The policies that declare to honour SCHED_IDLE tasks.
@@ -25,7 +25,7 @@ const HEED: [&str; 11] = [
 ];
 
 fn schedulers() -> Vec<(&'static str, Scheduler)> {
-    let policies = HEED.map(|name| (name, Instance::parse(name, shipped::SHIPPED).unwrap()));
+    let policies = HEED.map(|name| (name, Instance::parse(name, &HONEST).unwrap()));
     let policies = policies.into_iter().map(|(name, instance)| {
         assert_eq!(instance.policy.keeps.sched_idle.kept, Extent::Yes, "{name}");
         (name, Scheduler::Policy(instance))

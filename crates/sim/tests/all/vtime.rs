@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies by virtual time, in cases where some tasks advance faster in it than others.
 
+use policies::HONEST;
 use policy::Instance;
 use sim::{Change, Fault, Scheduler, run};
 use trace::Outcome;
 use workload::{Step, Task};
 
-use crate::common::shipped;
 use crate::common::{MS, burn, cores, scenario, task, workload};
 
 const POLICIES: [&str; 3] = ["min-fair", "dino", "avx-fair"];
 
 fn scheduler(name: &str) -> Scheduler {
-    Scheduler::Policy(Instance::parse(name, shipped::SHIPPED).unwrap())
+    Scheduler::Policy(Instance::parse(name, &HONEST).unwrap())
 }
 
 fn bound(name: &str, cpu: usize, nice: i8, steps: Vec<Step>) -> Task {

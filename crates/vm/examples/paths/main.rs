@@ -22,10 +22,9 @@ use std::time::Duration;
 use anyhow::Context;
 use functions::{BPF, FUNCTIONS, INLINED, Kind, PER_CPU};
 use indicatif::MultiProgress;
-use policy::{Instance, Policy};
+use policies::POLICIES;
+use policy::Instance;
 use vm::{PolicyRef, Request, Shape, WorkloadRef};
-
-static REGISTRY: &[&Policy] = &[&baseline::FIFO, &flsched::FLSCHED];
 
 /// Fewer calls than this are no basis for a length.
 const CALLS_MIN: u64 = 20;
@@ -46,7 +45,7 @@ struct Run {
 fn main() {
     let mut words = std::env::args().skip(1);
     let result = match words.next().as_deref() {
-        Some("guest") => vm::guest::main(REGISTRY),
+        Some("guest") => vm::guest::main(&POLICIES),
         Some("work") => words.try_for_each(|name| calls::work(&name)),
         Some(folder) => measure(Some(Path::new(folder))),
         None => measure(None),
@@ -176,7 +175,7 @@ impl Plugin {
     fn boot(&self, cpus: usize, policy: &str, command: &str) -> anyhow::Result<String> {
         let policy = match policy {
             "default" => PolicyRef::Default,
-            name => PolicyRef::Instance(Instance::parse(name, REGISTRY)?),
+            name => PolicyRef::Instance(Instance::parse(name, &POLICIES)?),
         };
         let exe = std::env::current_exe()?;
         let workload = WorkloadRef::Command {

@@ -7,6 +7,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::Instant;
 
+use policies::HONEST;
 use policy::Instance;
 use report::stats::median;
 use serde::Deserialize;
@@ -19,11 +20,6 @@ use super::long::high_water;
 use crate::failure::Failure;
 use crate::measure;
 use crate::progress::Progress;
-
-/// The registry of the cases: a seed means the same as in `cargo run --release -p sim --example swarm SEED`.
-#[path = "../../../../sim/tests/all/common/shipped.rs"]
-#[allow(dead_code, reason = "this takes the list alone")]
-mod shipped;
 
 /// Seeds between updates of the progress: a night has many of them.
 const PART: u64 = 5_000;
@@ -241,7 +237,8 @@ fn swarm(first: u64, enough: u64, progress: &Progress) -> Result<Vec<f64>, Failu
             enough as f64,
             failed
         ));
-        let part = sim::swarm(seed..seed + PART, shipped::SHIPPED);
+        // Of the same policies as `cargo run --release -p sim --example swarm SEED`, where a seed means the same.
+        let part = sim::swarm(seed..seed + PART, &HONEST);
         decisions += part.decisions;
         failed += part.failures.len();
         for failure in part.failures {

@@ -10,12 +10,18 @@ mod verifier;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
+use policy::Policy;
 use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
 const BIN: &str = env!("CARGO_BIN_EXE_paceline");
 
 /// The command as `$P`, the state of sched_ext, an end with a reason: `repro live` gives its scripts the same.
 const PRELUDE: &str = include_str!("../../../../../faults/prelude.sh");
+
+/// Policies without knobs, for a script.
+pub fn names<'a>(policies: impl IntoIterator<Item = &'a &'static Policy>) -> String {
+    policies.into_iter().map(|policy| policy.name).collect::<Vec<_>>().join(" ")
+}
 
 /// Runs a shell script as root in a guest with two CPUs side by side.
 pub fn in_guest(script: &str) {

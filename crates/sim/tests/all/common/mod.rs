@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies for one test each, compiled when the test runs.
 
-pub mod shipped;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,6 +10,16 @@ use sim::{Record, Scenario, Scheduler};
 use workload::{Act, Cut, Script, Step, Task, Workload};
 
 pub const MS: u64 = 1_000_000;
+
+/// Linux's own two, and a policy of each build. The baselines stay away: they do no more than a comparison needs, and
+/// heed neither real-time tasks nor CPUs that go.
+pub fn every_scheduler() -> Vec<Scheduler> {
+    let baselines = policies::folder_of(&baseline::FIFO).expect("it ships").policies;
+    let is_baseline = |policy: &Policy| baselines.iter().any(|other| other.name == policy.name);
+    let policies = policies::BUILDS.iter().filter(|policy| !is_baseline(policy));
+    let policies = policies.map(|policy| Scheduler::Policy(Instance::default(policy)));
+    [Scheduler::Default, Scheduler::Cfs].into_iter().chain(policies).collect()
+}
 
 /// The policy of `tests/policies/NAME.bpf.c`; its ops table is `NAME_ops`.
 pub fn policy(name: &'static str) -> Scheduler {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # A task that forks without end, and computes, prevents the policy's owner neither from unloading it nor from printing.
+# Two policies without a control plane, and one with a control plane that has to keep its part of a CPU.
 for policy in flsched cas 'min-fair --core-types 0=fast,1=slow'; do
     touch stormy
     sh -c '

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # A CPU that was offline when the tables were made ends the policy when it comes online. Until then, a task that may
-# run on all others counts as not pinned.
+# run on all others counts as not pinned. These policies are
+# of each order of tasks, and of each kind of control plane: the kernel's dump has their own words.
 for policy in flsched cas dino avx-fair 'min-fair --core-types 0-1=fast,3=slow'; do
     echo 0 >/sys/devices/system/cpu/cpu2/online
     $P run $policy >out 2>err & pid=$!
