@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use machine::Machine;
-use policy::Profile;
+use policies::POLICIES;
 use policy::table::TYPES_MAX;
+use policy::{Profile, Tried};
 use report::Results;
 
 use crate::cli::{Record, Try};
@@ -30,10 +31,6 @@ use next::Ways;
 const LIMIT: Duration = Duration::from_secs(3600);
 /// Replays under each policy.
 const RUNS: u32 = 5;
-/// Policies for any machine.
-const EVEN: &str = "default,flsched,cas,o1";
-/// Policies for a machine with uneven cores.
-const UNEVEN: &str = "default,flsched,cas,o1,min-fair,max-fair,max-perf";
 
 /// Records, replays, answers.
 pub fn run(args: &Try) -> Result<(), Failure> {
@@ -44,12 +41,12 @@ pub fn run(args: &Try) -> Result<(), Failure> {
     check_learners(named.as_deref().unwrap_or_default(), false)?;
     vm::which(args.command[0].as_ref()).map_err(Failure::input)?;
     // Measuring this machine takes a while, so these policies are checked before; they take part on any machine.
-    check(args, named.as_deref().unwrap_or(&contender::parse_all(&[EVEN.to_string()])?))?;
+    check(args, named.as_deref().unwrap_or(&contender::parse_all(&[everywhere()])?))?;
     let scratch = interrupt::guard()?;
     let machine = find_machine(&args.machine)?;
     let contenders = match named {
         Some(named) => named,
-        None => contender::parse_all(&[applying(&machine).to_string()])?,
+        None => contender::parse_all(&[applying(&machine)])?,
     };
     check(args, &contenders)?;
     let file = args.output.clone().unwrap_or_else(|| scratch.path().join("trace"));
@@ -129,8 +126,48 @@ fn recording(args: &Try, output: PathBuf) -> Record {
 }
 
 /// Policies for the replay on such a machine if none is named.
-fn applying(machine: &Machine) -> &'static str {
-    if machine.kinds(TYPES_MAX).rates.len() > 1 { UNEVEN } else { EVEN }
+fn applying(machine: &Machine) -> String {
+    match machine.kinds(TYPES_MAX).rates.len() > 1 {
+        true => format!("{},{}", everywhere(), tried(Tried::OnUnevenCores)),
+        false => everywhere(),
+    }
+}
+
+/// Policies for any machine.
+fn everywhere() -> String {
+    format!("{DEFAULT},{}", tried(Tried::Everywhere))
+}
+
+/// Policies that declare this, as `--policy` takes them.
+fn tried(on_which: Tried) -> String {
+    let policies = POLICIES.iter().filter(|policy| policy.tried == on_which);
+    policies.map(|policy| policy.name).collect::<Vec<_>>().join(",")
+}
+
+/// The help of `--policy`.
+pub fn help() -> String {
+    format!(
+        "Policies to replay it under, as `compare` takes them [default: {}; with uneven cores also {}]",
+        everywhere(),
+        tried(Tried::OnUnevenCores)
+    )
+}
+
+/// The effects of policies that a recording cannot tell, and why.
+fn untold() -> String {
+    let lacking: Vec<_> = POLICIES
+        .iter()
+        .filter_map(|policy| match policy.tried {
+            Tried::Lacks { effect, on } => Some((format!("{effect} ({})", policy.name), on)),
+            _ => None,
+        })
+        .collect();
+    let (effects, on): (Vec<String>, Vec<&str>) = lacking.into_iter().unzip();
+    format!(
+        "unknown: what {} would change, for {} are not recorded",
+        effects.join(" or "),
+        on.join(" and ")
+    )
 }
 
 /// Adds the answer, and a line for each policy. `args`: the options of `try`, if this is one.
@@ -158,11 +195,7 @@ pub fn add_answer(results: &mut Results, plan: &Plan, args: Option<&Try>) {
         results.answer = Some(answer::answer(&case, None));
         return;
     };
-    results.details.push(
-        "unknown: what page placement (dino) or vector units (avx-fair) would change, for misses and \
-         instructions are not recorded"
-            .into(),
-    );
+    results.details.push(untold());
     let real = case.contestants.iter().filter(|one| one.is_real);
     let ways = Ways {
         command: args.command.clone(),
@@ -184,22 +217,17 @@ fn kept_options(args: &Try) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::cli::Cli;
 
     #[test]
-    fn the_help_names_the_policies_that_take_part() {
-        let command = Cli::command();
-        let attempt = command.find_subcommand("try").unwrap();
-        let policy = attempt.get_arguments().find(|it| it.get_id() == "policy").unwrap();
-        let (help, more) = (policy.get_help().unwrap().to_string(), &UNEVEN[EVEN.len() + 1..]);
-        assert!(
-            help.ends_with(&format!("[default: {EVEN}; with uneven cores also {more}]")),
-            "{help}"
-        );
-        assert!(UNEVEN.starts_with(EVEN));
+    fn policies_take_part_where_they_have_an_effect() {
+        assert_eq!(everywhere(), "default,flsched,cas,o1");
+        let uneven = machine::find("phenom-2f4s").unwrap();
+        assert_eq!(applying(&uneven), "default,flsched,cas,o1,max-fair,max-perf,min-fair");
+        assert_eq!(applying(&machine::find("numa-2x4").unwrap()), everywhere());
+        let wanted = "unknown: what page placement (dino) or vector units (avx-fair) would change, for misses and \
+                      instructions are not recorded";
+        assert_eq!(untold(), wanted);
     }
 
     #[test]

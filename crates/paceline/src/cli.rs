@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 
-use crate::complete;
+use crate::{attempt, complete};
 
 /// Published schedulers on stock Linux: see what each would do to your workload before loading it
 #[derive(Parser, Debug)]
@@ -428,9 +428,7 @@ pub struct Measure {
 /// Arguments of `try`.
 #[derive(Args, Debug)]
 pub struct Try {
-    /// Policies to replay it under, as `compare` takes them [default: default,flsched,cas,o1; with uneven
-    /// cores also min-fair,max-fair,max-perf]
-    #[arg(long, value_name = "POLICIES", add = ArgValueCompleter::new(complete::policies))]
+    #[arg(long, value_name = "POLICIES", help = attempt::help(), add = ArgValueCompleter::new(complete::policies))]
     pub policy: Vec<String>,
     /// Replay on this machine instead of the one under this command: a name, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "this", add = ArgValueCompleter::new(complete::machines))]
@@ -555,7 +553,7 @@ pub struct Run {
     /// Print that as JSON, a line each; the command's output goes to standard error
     #[arg(long)]
     pub json: bool,
-    /// Say what the policy (di-plain, di-migrate, dino) would place and move, and place and move nothing. It is
+    /// Say what a policy of memory domains would place and move, and place and move nothing. It is
     /// loaded all the same, and schedules every task: only with --by affinity does Linux's own class go on
     #[arg(long)]
     pub dry_run: bool,
@@ -569,7 +567,7 @@ pub struct Run {
     /// Remember in this file how fast executables were measured to be, and start from it the next time
     #[arg(long, value_name = "FILE")]
     pub memo: Option<PathBuf>,
-    /// What is counted of tasks; of di-plain, di-migrate and dino it cannot be chosen
+    /// What is counted of tasks; of policies of memory domains it cannot be chosen
     #[arg(long, value_name = "EVENT", default_value = "own")]
     pub counter: Counter,
     /// The program that reads counters

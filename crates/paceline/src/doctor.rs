@@ -2,7 +2,9 @@
 //! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and which policies fit.
 
 use live::{Facts, Limit, MISSES, STOP_IT};
+use policies::POLICIES;
 use policy::native::MAX_CPUS;
+use policy::{Fit, Policy, Site};
 use report::text::visible;
 use serde::Serialize;
 
@@ -296,60 +298,26 @@ fn limits(facts: &Facts) -> Finding {
     )
 }
 
+/// This machine, as far as a policy may ask whether it fits.
+fn site(facts: &Facts) -> Site {
+    Site {
+        cpus: facts.cpus,
+        kinds: facts.kinds.len(),
+        domains: facts.nodes.max(facts.caches),
+        counts_misses: facts.counters.contains(&MISSES),
+        counts_licenses: facts.licenses,
+        tlb_tags: facts.tlb_tags,
+    }
+}
+
 /// The policies that fit this machine, and why.
 fn policies(facts: &Facts) -> Vec<Finding> {
-    /// From this number of CPUs on, queues and locks of many CPUs cost more than balancing gains.
-    const MANY: usize = 32;
-    /// Number of address spaces with TLB entries that Linux keeps on a CPU of x86 (TLB_NR_DYN_ASIDS).
-    const TAGS: usize = 6;
-    let flsched = match facts.cpus >= MANY {
-        true => (Some(true), "fits one job with about as many threads as CPUs"),
-        false => (None, "made for tens of CPUs and more: expect little here beyond fewer switches"),
+    let site = site(facts);
+    let answer = |policy: &&Policy| {
+        let Fit { fits, why } = policy.fits?(&site);
+        Some(finding(policy.name, fits, why))
     };
-    let cas = match facts.tlb_tags {
-        Some(false) => {
-            (Some(true), "fits: this TLB has no tags, every change of program empties it".into())
-        }
-        Some(true) => (
-            None,
-            format!("this TLB has tags: fits more than {TAGS} programs of many threads, each CPU"),
-        ),
-        None => (
-            None,
-            "fits many threads of few programs; whether this TLB has tags is not known".to_string(),
-        ),
-    };
-    let min_fair = match facts.kinds.len() {
-        0 | 1 => {
-            (None, "all cores are alike, as far as the kernel tells: nothing to share out".into())
-        }
-        kinds => (Some(true), format!("fits, as do its like: {kinds} kinds of core to share out")),
-    };
-    let domains = facts.nodes.max(facts.caches);
-    let counts = facts.counters.contains(&MISSES);
-    let dino = match (domains, counts) {
-        (0 | 1, _) => (None, "one memory domain: nowhere to spread to".into()),
-        (_, true) => {
-            (Some(true), format!("fits threads that go to memory much, in {domains} domains"))
-        }
-        (_, false) => (
-            None,
-            format!("{domains} memory domains, and no counter of misses: `run --profile` tells it"),
-        ),
-    };
-    let avx_fair = match facts.licenses {
-        true => (Some(true), "fits programs beside others that use wide vectors"),
-        false => {
-            (None, "no license events: this processor has no licenses, or `source=model` guesses")
-        }
-    };
-    vec![
-        finding("min-fair", min_fair.0, min_fair.1),
-        finding("flsched", flsched.0, flsched.1),
-        finding("dino", dino.0, dino.1),
-        finding("cas", cas.0, cas.1),
-        finding("avx-fair", avx_fair.0, avx_fair.1),
-    ]
+    POLICIES.iter().filter_map(answer).collect()
 }
 
 #[cfg(test)]
@@ -434,9 +402,9 @@ mod tests {
             tlb_tags: Some(false),
             ..sound()
         };
-        assert_eq!(fits(&large), ["min-fair", "flsched", "dino", "cas", "avx-fair"]);
+        assert_eq!(fits(&large), ["flsched", "cas", "min-fair", "dino", "avx-fair"]);
         let blind = Facts { counters: Vec::new(), ..large };
-        assert_eq!(fits(&blind), ["min-fair", "flsched", "cas", "avx-fair"]);
+        assert_eq!(fits(&blind), ["flsched", "cas", "min-fair", "avx-fair"]);
     }
 
     #[test]

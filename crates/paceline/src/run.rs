@@ -13,7 +13,7 @@ use live::{
     Scope, Standing,
 };
 use policy::table::SLOTS;
-use policy::{Instance, Profile, Sources, Told, Topology};
+use policy::{Instance, Policy, Profile, Sources, Told, Topology};
 use serde_json::{Value, json};
 
 use crate::affinity;
@@ -134,11 +134,15 @@ fn dry(args: &Run) -> Result<String, Failure> {
     if !args.dry_run {
         return Ok(args.policy.clone());
     }
-    let can = |instance: &Instance| instance.policy.knobs.iter().any(|knob| knob.name == "act");
-    if !can(&named(&args.policy)?) {
+    let can = |policy: &Policy| policy.knobs.iter().any(|knob| knob.name == "act");
+    if !can(named(&args.policy)?.policy) {
+        let those = POLICIES.iter().filter(|policy| can(policy)).map(|policy| policy.name);
+        let those: Vec<&str> = those.collect();
+        let (last, others) = those.split_last().expect("some ship");
         return Err(Failure::input(format!(
-            "--dry-run: {} has nothing that it could say without doing it; di-plain, di-migrate and dino have",
-            args.policy
+            "--dry-run: {} has nothing that it could say without doing it; {} and {last} have",
+            args.policy,
+            others.join(", ")
         )));
     }
     let sign = if args.policy.contains(':') { ',' } else { ':' };
