@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Generated pages of the book: verbs from the command line's own description, policies from their knobs, figures from
-//! the output of `repro --json`. `UPDATE_DOCS=1 cargo test -p paceline reference` writes them again.
+//! Generated pages of the book: verbs from the command line's own description, policies from their knobs and folders,
+//! figures from the output of `repro --json`. `UPDATE_DOCS=1 cargo test -p paceline reference` writes them again.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
+use policies::{FOLDERS, Folder};
 use serde_json::Value;
 
 use crate::cli::Cli;
@@ -118,6 +119,24 @@ fn policies() -> String {
     page
 }
 
+/// The page of a folder's policies.
+fn page_of(folder: &Folder) -> String {
+    format!(
+        "<!-- The page is the README of the policy. -->\n{{{{#include ../../../policies/{}/README.md}}}}\n",
+        folder.name
+    )
+}
+
+/// The book's contents, with the policies' pages as they are in the registry; the rest stays.
+fn contents(found: &str) -> String {
+    const HEAD: &str = "# Policies\n\n";
+    let (before, rest) = found.split_once(HEAD).expect("the contents have a part for policies");
+    let (_, after) = rest.split_once("\n\n").expect("more follows");
+    let line = |folder: &Folder| format!("- [{}](policies/{}.md)", folder.title(), folder.name);
+    let lines: Vec<String> = FOLDERS.iter().map(line).collect();
+    format!("{before}{HEAD}{}\n\n{after}", lines.join("\n"))
+}
+
 /// A paper's figures that `script/accuracy` kept.
 fn kept(paper: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
@@ -177,9 +196,14 @@ fn one_figure(figure: &Value) -> String {
     )
 }
 
+/// The file of a page of the book.
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name)
+}
+
 /// Checks that a page of the book matches the code.
 fn assert_is(name: &str, wanted: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name);
+    let path = file(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, wanted).unwrap();
     }
@@ -200,6 +224,21 @@ fn the_page_of_verbs_is_what_the_command_line_takes() {
 #[test]
 fn the_page_of_policies_is_what_policies_say() {
     assert_is("reference/policies.md", &policies());
+}
+
+#[test]
+fn each_folder_of_policies_has_its_page() {
+    for folder in FOLDERS {
+        assert_is(&format!("policies/{}.md", folder.name), &page_of(folder));
+    }
+}
+
+#[test]
+fn the_contents_have_the_page_of_each_folder_of_policies() {
+    let found = fs::read_to_string(file("SUMMARY.md")).unwrap();
+    assert_is("SUMMARY.md", &contents(&found));
+    let lost = found.replace(&format!("- [{}]", FOLDERS[0].title()), "- [lost]");
+    assert_eq!(contents(&lost), contents(&found), "a line that differs is written again");
 }
 
 #[test]
