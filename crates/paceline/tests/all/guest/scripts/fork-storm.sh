@@ -8,8 +8,10 @@ for policy in flsched cas 'min-fair --core-types 0=fast,1=slow'; do
             (while [ -e stormy ]; do :; done) & hogs=$((hogs+1))
         done
         while [ -e stormy ]; do (:) & (:); done' & storm=$!
-    $P run $policy --stats 100ms --for 1s --json >out 2>err || fail "$policy: $?"
-    [ $(grep -c '"switches_per_s":' out) -ge 7 ] || fail "$policy: $(wc -l <out) lines of 10"
+    # An owner that is starved prints next to nothing; a host that is busy costs some lines.
+    $P run $policy --stats 500ms --for 5s --json >out 2>err || fail "$policy: $?"
+    lines=$(grep -c '"switches_per_s":' out)
+    [ $lines -ge 5 ] || fail "$policy: $lines lines of 10"
     $P run $policy 2>err & pid=$!
     await '[ "$(state)" = enabled ]'
     # All that is its owner's is real-time (SCHED_FIFO), and its memory is locked.
