@@ -32,7 +32,7 @@ share 8000
 hackbench -g 1 -l 20 -p >out 2>&1 || fail "hackbench beside the hog: $?"
 kill $spinners
 await "grep -q 'sh\\[$pinned\\] waits for CPU 1, which real-time sh\\[$hog\\]' err"
-[ ! -e done ] || fail "the hog is none: who is bound there was over before"
+[ ! -e done ] || fail "the hog kept no CPU: the task bound there had ended before"
 kill $hog || fail "there was no hog"
 wait $pinned; [ -e done ] || fail "the bound task is lost"
 unload

@@ -212,7 +212,7 @@ mod tests {
         let now_and_then = [thread(1, 1, true, 900), thread(2, 1, false, 0)];
         assert!(waiting(&now_and_then, |_| vec![1]).is_empty());
         let unknown = [thread(10, 1, true, 1990), thread(2, 1, false, 0)];
-        assert!(waiting(&unknown, |_| vec![1]).is_empty(), "nobody knows since when");
+        assert!(waiting(&unknown, |_| vec![1]).is_empty(), "it is not known since when");
     }
 
     #[test]

@@ -302,7 +302,7 @@ mod tests {
         }
         assert!(stands());
         drop(controlling);
-        go.send(()).expect("nobody has waited until it went on");
+        go.send(()).expect("it is waited for");
         went_on.recv_timeout(10 * PATIENCE).expect("its table is there still");
     }
 

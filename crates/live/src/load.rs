@@ -37,9 +37,9 @@ pub struct Attached {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All tasks except those of real-time and deadline classes.
-    Everyone,
+    All,
     /// Tasks that ask for it, by the scheduling class SCHED_EXT.
-    WhoAsks,
+    Asking,
 }
 
 /// Sets the instance's knobs and the topology, has the kernel verify the policy, and puts it in charge, with its
@@ -280,7 +280,7 @@ impl Attached {
 
 /// How many instructions the verifier walked for each program of a policy, by the program's name. Nothing is attached.
 pub fn verified(instance: &Instance) -> anyhow::Result<Vec<(String, u32)>> {
-    let object = open_and_load(instance, &crate::topology()?, Scope::Everyone)?;
+    let object = open_and_load(instance, &crate::topology()?, Scope::All)?;
     let program = |program: libbpf_rs::Program<'_>| {
         let mut info = libbpf_sys::bpf_prog_info::default();
         let mut size = size_of_val(&info) as u32;
@@ -378,7 +378,7 @@ fn members(of: &Struct<'_>) -> Vec<(String, usize)> {
 /// kernel does not know are left out: it refuses a table with any of them.
 fn flags(own: u64, scope: Scope, known: &BTreeSet<String>) -> u64 {
     const SWITCH_PARTIAL: u64 = 1 << 3;
-    let partial = if scope == Scope::WhoAsks { SWITCH_PARTIAL } else { 0 };
+    let partial = if scope == Scope::Asking { SWITCH_PARTIAL } else { 0 };
     let lacks = MAY_LACK.iter().filter(|(name, _)| !known.contains(*name));
     lacks.fold(own | partial, |flags, (_, bit)| flags & !bit)
 }
@@ -413,13 +413,13 @@ mod tests {
         let known = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let before = known(&["SCX_OPS_ENQ_LAST", "SCX_OPS_ENQ_EXITING", "SCX_OPS_SWITCH_PARTIAL"]);
         let since = known(&["SCX_OPS_ENQ_LAST", "SCX_OPS_ALLOW_QUEUED_WAKEUP"]);
-        assert_eq!(flags(OWN, Scope::Everyone, &before), 1 << 1 | 1 << 2);
-        assert_eq!(flags(OWN, Scope::Everyone, &since), OWN);
+        assert_eq!(flags(OWN, Scope::All, &before), 1 << 1 | 1 << 2);
+        assert_eq!(flags(OWN, Scope::All, &since), OWN);
     }
 
     #[test]
     fn what_a_policy_cannot_do_without_is_asked_of_any_kernel() {
         let none = BTreeSet::new();
-        assert_eq!(flags(OWN, Scope::WhoAsks, &none), 1 << 1 | 1 << 2 | 1 << 3);
+        assert_eq!(flags(OWN, Scope::Asking, &none), 1 << 1 | 1 << 2 | 1 << 3);
     }
 }

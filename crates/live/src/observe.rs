@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(whole.observed.wait.max_ns, 50, "9 waits since 150");
         assert_eq!(own.idle_ns, whole.observed.idle_ns);
         let none = [switch(100, 0, 0, 7, 70, 0)];
-        assert!(fold(&recording, &bytes(&none), |_| ()).is_err(), "nobody saw it begin");
+        assert!(fold(&recording, &bytes(&none), |_| ()).is_err(), "its begin was not observed");
     }
 
     #[test]

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(license.demand(1_000, 2, &LAW), Some(15_600));
         assert_eq!((license.rate(2, &LAW), license.rate(0, &LAW)), (0.25, 1.0));
         assert_eq!(license.pass(15_600, &LAW), Some(25_600));
-        assert_eq!(license.rate(0, &LAW), 0.0, "nobody runs while the clock changes");
+        assert_eq!(license.rate(0, &LAW), 0.0, "nothing runs while the clock changes");
         assert_eq!(license.pass(25_600, &LAW), Some(40_200));
         assert_eq!(license.level(), 1);
         license.pass(50_200, &LAW);

@@ -130,10 +130,10 @@ pub struct Recency<const N: usize> {
 impl<const N: usize> Recency<N> {
     /// For columns of so many lines (or entries) and ways; 0 lines if there is no such TLB or cache.
     pub fn new(sizes: [(f64, f64); N]) -> Self {
-        let nobody = Entry { held: Row::ZERO, set: 0, space: 0, older: NONE, before: NONE };
+        let none = Entry { held: Row::ZERO, set: 0, space: 0, older: NONE, before: NONE };
         Recency {
             columns: sizes.map(|(lines, ways)| Column::new(lines, ways)),
-            entries: vec![nobody],
+            entries: vec![none],
             blocks: vec![Row::ZERO],
             total: Row::ZERO,
             newest: Vec::new(),

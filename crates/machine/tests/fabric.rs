@@ -37,7 +37,7 @@ fn a_thread_alone_at_home_is_the_measure() {
         assert!(alone.abs() < 1e-3, "{mpki} MPKI: {alone}");
     }
     let beside = degradation(&[thread(0, 0, 0.0), thread(0, 0, 100.0)]);
-    assert!(beside < 1e-9, "who misses nothing waits for nobody");
+    assert!(beside < 1e-9, "a thread that misses nothing is not slowed");
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub fn run(
     };
     let whose = match (&child, args.partial) {
         (Some(child), true) => Whose::Process(child.id()),
-        _ => Whose::Everyone,
+        _ => Whose::All,
     };
     let event = run::counting(args).event;
     let began = Steering::begin(control, topology, whose, event);
@@ -127,7 +127,7 @@ fn tell_end(
     let why = match end {
         End::Time => "its time is over",
         End::Command(_) => "the command has ended",
-        End::Unread => "nobody reads its lines any more",
+        End::Unread => "its lines are not read any more",
         End::Interrupted | End::Kernel => "interrupted",
     };
     output::say(&format!(

@@ -281,7 +281,7 @@ pub struct Exports {
     /// with its name before the ending (sim only)
     #[arg(long, value_name = "FILE")]
     pub perfetto: Option<PathBuf>,
-    /// Write tables into this folder: runs.csv, tasks.csv, and of sim intervals.csv, who had which CPU when in each
+    /// Write tables into this folder: runs.csv, tasks.csv, and of sim intervals.csv, which task had which CPU when in each
     /// policy's first run
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
@@ -297,11 +297,11 @@ impl Exports {
 /// How uneven cores are shared.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharePolicy {
-    /// Everybody has an even share of each core type
+    /// Every task has an even share of each core type
     MaxFair,
     /// The fast cores to those that gain most
     MaxPerf,
-    /// A part of fair performance for everybody (--target), the rest to those that gain most
+    /// A part of fair performance for every task (--target), the rest to those that gain most
     MinFair,
     /// The same, where tasks of similar speed (--similarity) share alike
     SimilarMinFair,
@@ -311,7 +311,7 @@ pub enum SharePolicy {
     MinUniFair,
     /// A part max-fair (--ratio), the rest max-perf
     RFair,
-    /// Everybody at one level relative to a fast core, or to a slow one (--base slow)
+    /// Every task at one level relative to a fast core, or to a slow one (--base slow)
     EqualProgress,
     /// More tasks on a faster core, whatever they gain
     ScaledLoad,
@@ -365,7 +365,7 @@ pub struct Shares {
         allow_hyphen_values = true
     )]
     pub speedups: Vec<String>,
-    /// The part of fair performance that everybody keeps [default: 0.85]
+    /// The part of fair performance that every task keeps [default: 0.85]
     #[arg(long, value_name = "T", allow_negative_numbers = true, value_parser = number)]
     pub target: Option<f64>,
     /// A target for each task, in place of --target
@@ -464,7 +464,7 @@ pub struct Record {
     /// End it after this time, such as 10s; a command goes on without it
     #[arg(long = "for", alias = "duration", value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     pub duration: Option<humantime::Duration>,
-    /// Record every read and write of pipes and sockets too, and not only those that somebody waits for: a
+    /// Record every read and write of pipes and sockets too, and not only those that a task waits for: a
     /// replay knows then when a pipe is full. It costs every system call; a recording without takes little
     #[arg(long)]
     pub calls: bool,

@@ -158,7 +158,7 @@ impl Files {
             }
         };
         standing.give(&mut command);
-        if here.scope == Scope::WhoAsks {
+        if here.scope == Scope::Asking {
             live::ask_for_sched_ext(&mut command);
         }
         let what = Execution {

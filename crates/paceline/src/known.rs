@@ -100,7 +100,7 @@ impl Known {
             (Err(why), Some(told)) => vec![format!("no counters ({why})"), told],
             (Err(why), None) => vec![
                 format!("unknown, for there are no counters ({why})"),
-                "nobody is placed: give --profile".into(),
+                "no thread is placed: give --profile".into(),
             ],
         };
         format!("misses: {}", parts.join("; "))
@@ -182,7 +182,7 @@ mod tests {
             (
                 &untold,
                 no(),
-                "misses: unknown, for there are no counters (no such device); nobody is placed: give --profile",
+                "misses: unknown, for there are no counters (no such device); no thread is placed: give --profile",
             ),
         ] {
             assert_eq!(known.misses(counted), said);

@@ -27,7 +27,7 @@ pub fn wait_again() {
     let left_out = out.finish(stdout()).unwrap_or(0) + err.finish(stderr()).unwrap_or(0);
     if left_out > 0 {
         say(&format!(
-            "paceline: {} left out, for nobody read on",
+            "paceline: {} left out, for they were not read",
             plural(left_out as usize, "line")
         ));
     }

@@ -524,7 +524,7 @@ fn here(arguments: &cli::Compare, contenders: &[Contender], job: &Job) -> Result
         live::LockCounter::attach(cpus)
             .map_err(|error| Failure::input(format!("--locks: {error:#}; leave it out")))?;
     }
-    let scope = if arguments.partial { live::Scope::WhoAsks } else { live::Scope::Everyone };
+    let scope = if arguments.partial { live::Scope::Asking } else { live::Scope::All };
     let clocks = arguments.clocks.as_deref().map(turbo::of).transpose()?;
     Ok(Here { cpus, scope, clocks, limit: limit(arguments) })
 }

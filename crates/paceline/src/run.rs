@@ -68,7 +68,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
     output::wait_for_nobody();
     outrank_policies();
-    let scope = if args.partial { Scope::WhoAsks } else { Scope::Everyone };
+    let scope = if args.partial { Scope::Asking } else { Scope::All };
     let profile = known.profile();
     let attached =
         live::load(&instance, &topology, &profile, scope, counting(args)).map_err(failed)?;
@@ -243,7 +243,7 @@ impl Watch<'_> {
             End::Time => "its time is over".to_string(),
             End::Command(_) => "the command has ended".to_string(),
             End::Kernel => format!("the kernel stopped it: {}", reason(exit)),
-            End::Unread => "nobody reads its lines any more".to_string(),
+            End::Unread => "its lines are not read any more".to_string(),
         };
         if self.args.json && *end != End::Unread {
             let end = json!({
@@ -259,14 +259,14 @@ impl Watch<'_> {
         let (label, passed) = (self.label, passed.as_secs_f64());
         output::say(&format!(
             "paceline: {label}: unloaded after {passed:.1} s, {why}; {}",
-            who_is_in_charge()
+            scheduler_in_charge()
         ));
         Ok(())
     }
 }
 
 /// Which scheduler is in charge now: another one may be, and an ejection takes the kernel a while.
-fn who_is_in_charge() -> String {
+fn scheduler_in_charge() -> String {
     match live::state() {
         Ok(now) if now.state != "disabled" => now.of_whom(),
         _ => "Linux's own class is in charge".into(),
@@ -502,8 +502,8 @@ fn positive(option: &str, time: humantime::Duration) -> Result<Duration, Failure
 
 fn whom(scope: Scope) -> &'static str {
     match scope {
-        Scope::Everyone => "all tasks but real-time ones; Ctrl-C ends it",
-        Scope::WhoAsks => "tasks that ask for SCHED_EXT; Ctrl-C ends it",
+        Scope::All => "all tasks but real-time ones; Ctrl-C ends it",
+        Scope::Asking => "tasks that ask for SCHED_EXT; Ctrl-C ends it",
     }
 }
 

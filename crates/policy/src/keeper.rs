@@ -154,7 +154,7 @@ mod tests {
         keeper.leave(one);
         let again = keeper.enter(9, 9, 100).unwrap();
         assert_eq!(keeper.table().tasks().len(), 2);
-        assert_eq!(keeper.shares(&again)[1], 1.0, "those of who was there before are not its");
+        assert_eq!(keeper.shares(&again)[1], 1.0, "those of the task before it are not its");
         assert_eq!(keeper.table().tasks()[0].runtime_ns, 0);
     }
 }

@@ -68,7 +68,7 @@ fn a_cpu_with_a_sched_idle_task_is_claimed_once() {
     assert_eq!(claim(IDLE, 4, 0), -1, "a SCHED_IDLE task preempts none");
     assert_eq!(claim(NORMAL, 1, 0), -1, "it may not run there");
     assert_eq!(claim(BATCH, 4, 2), 3, "the nearest");
-    assert_eq!(claim(NORMAL, 4, 2), 1, "the other is somebody's");
+    assert_eq!(claim(NORMAL, 4, 2), 1, "the other is claimed");
     assert_eq!((claim(NORMAL, 4, 2), call!(how_many_run() -> u32)), (-1, 0));
     runs(3, true);
     runs(3, false);

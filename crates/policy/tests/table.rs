@@ -100,7 +100,7 @@ fn shares_come_into_force_together_and_stay_until_changed() {
     let shares = || [1, 2, 3].map(|pid| c.call::<u64>("share", pid));
     assert_eq!(shares(), [10, 20, 0]);
     table.publish(0, &[(tasks[1], 25)]);
-    assert_eq!(shares(), [10, 25, 0], "who is not named keeps what it has");
+    assert_eq!(shares(), [10, 25, 0], "a task that is not named keeps what it has");
     assert_eq!(table.tasks().iter().map(|task| task.share).collect::<Vec<_>>(), [10, 25, 0]);
 }
 

@@ -199,7 +199,7 @@ fn a_woken_task_that_never_runs_leaves_no_task_waiting() {
     assert_eq!((given, taken), (1, 1));
     events.truncate(5);
     let (_, Workload { tasks, .. }) = story(&events);
-    assert_eq!(steps(&tasks[1]), [run(3_000)], "it waits still, and nobody knows for what");
+    assert_eq!(steps(&tasks[1]), [run(3_000)], "it waits still, and it is not known for what");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_wait_within_a_read_is_the_channels_where_calls_are_known() {
     assert_eq!(
         steps(&workload.tasks[1]),
         [run(3_200), read, run(1_800)],
-        "20 bytes are nobody's here"
+        "20 bytes are from no task here"
     );
     let write = Step::Write { channel: 0, bytes };
     assert_eq!(steps(&workload.tasks[0]), [run(800), Step::Fork(1), run(5_500), write, run(3_500)]);
@@ -322,7 +322,7 @@ fn a_connection_with_an_unseen_end_is_left_out() {
         let waits = server.iter().any(|step| matches!(step, Step::Read { .. }));
         assert!(waits, "what it carries is known all the same");
         let taken = server.iter().any(|step| matches!(step, Step::Take(_)));
-        assert_eq!(taken, begun, "who waits for a connection waits: {server:?}");
+        assert_eq!(taken, begun, "a task that waits for a connection waits: {server:?}");
     }
 }
 
@@ -370,7 +370,7 @@ fn connections_that_carry_the_same_are_alike() {
     assert_eq!(listeners(&[(80, &[10, 20]), (81, &[10, 20])], false), 2, "another port");
     let turns: [&[u32]; 2] = [&[30, 60], &[10, 20, 20, 40]];
     assert_eq!(listeners(&turns.map(|turns| (80, turns)), false), 2, "as much, by other turns");
-    assert_eq!(listeners(&[(80, &[]), (80, &[])], false), 2, "nobody knows what it carried");
+    assert_eq!(listeners(&[(80, &[]), (80, &[])], false), 2, "it is not known what it carried");
     assert_eq!(listeners(&[(80, &[10, 20]), (80, &[10, 20])], true), 2, "its end is waited for");
 }
 
@@ -581,7 +581,7 @@ fn a_task_from_before_the_recording_starts_at_its_beginning() {
     }
     replay.finish(None);
     let workload = replay.workload("all", 2, 0.0, &Fit::none(&replay));
-    assert_eq!(steps(&workload.tasks[0]), [run(700)], "nobody knows what it waits for then");
+    assert_eq!(steps(&workload.tasks[0]), [run(700)], "it is not known what it waits for then");
     assert_eq!(steps(&workload.tasks[1]), [Step::Sleep { ns: 2_000 }, run(400)]);
 }
 
@@ -711,7 +711,7 @@ fn a_lock_of_the_kernels_is_waited_for_and_not_given() {
     events.insert(6, (5_700, 0, switch(12, 10, Left::Preempted)));
     let give = Step::Give { tokens: 0, more: More::No, sync: false };
     let (_, workload) = story(&events);
-    assert!(steps(&workload.tasks[0]).contains(&give), "who had it had no CPU");
+    assert!(steps(&workload.tasks[0]).contains(&give), "the task that had it had no CPU");
     assert_eq!(steps(&workload.tasks[1]), [run(3_000), Step::Take(0), run(2_000)]);
 }
 

@@ -332,7 +332,7 @@ fn progress_of_programs_is_shown_if_policies_differ() {
     assert_eq!(told, ["avx-fair: x265 0.90×, nginx 1.25×"]);
     assert!(text.contains("| nginx   |       2 |    1.25× |"), "{text}");
     assert!(text.contains("| x265    |       1 |    0.90× |"), "{text}");
-    assert!(!text.contains("| <worker>"), "nobody knows what it did: {text}");
+    assert!(!text.contains("| <worker>"), "it is not known what it did: {text}");
     assert!(page.contains("Work that a thread got done") && page.contains("1.25×"));
     // All runs ran to the end, in another order.
     let (text, page) = table([50.0, 30.0, 100.0]);

@@ -214,7 +214,7 @@ mod tests {
         sleepers.sleep(1);
         sleepers.sleep(2);
         assert_eq!(sleepers.given_back(), Some(1));
-        assert!(sleepers.admit(3), "who comes by takes it before the first has run");
+        assert!(sleepers.admit(3), "a task that comes by takes it before the first has run");
         assert_eq!(
             sleepers.given_back(),
             None,

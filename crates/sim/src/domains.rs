@@ -206,7 +206,7 @@ impl Domains {
             return speeds;
         }
         let run = |(_, cpu, task): &(Kind, CpuId, TaskId)| {
-            let demand = self.demands[*task].expect("who runs here says what it asks");
+            let demand = self.demands[*task].expect("a task that runs here has a demand");
             Runs {
                 node: usize::from(places[*cpu].node),
                 llc: usize::from(places[*cpu].llc),

@@ -142,7 +142,7 @@ mod tests {
             cuts.taken(lock, 0, at_ns[0]);
             cuts.given(lock, 0, at_ns[1]);
         }
-        assert!(!cuts.spins, "nobody had it");
+        assert!(!cuts.spins, "no task had it");
         cuts.ends_ns = 200;
         assert!(!spins(&mut cuts, other, 1), "it was given back in time");
         assert!(spins(&mut cuts, lock, 1));

@@ -26,7 +26,7 @@ fn policies_have_no_fault_under_sanitizers() {
 #[test]
 fn a_planted_overflow_is_caught_under_sanitizers() {
     let output = under_sanitizers("watched_overflow");
-    assert!(!output.status.success(), "nobody watched");
+    assert!(!output.status.success(), "the sanitizers did not run");
     let words = words(&output);
     assert!(words.contains("overflow.bpf.c:"), "{words}");
 }

@@ -211,7 +211,7 @@ mod tests {
         let mms = [(7, 70), (9, 90)].into_iter();
         let Timeline { column_ns, cpus, spaces, .. } = columns.finish(vec![0; 2], mms);
         assert_eq!((column_ns, cpus), (1024, vec![vec![7, 8, 8], vec![]]));
-        assert_eq!(spaces, [(7, 70)].into(), "who is not in the picture needs no space");
+        assert_eq!(spaces, [(7, 70)].into(), "a task that is not in the picture needs no space");
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Done {
     fn one_more(&self) {
         self.bar.inc(1);
         let Some(say) = self.say else { return };
-        let mut said = self.said.lock().expect("nobody panics");
+        let mut said = self.said.lock().expect("no thread panics");
         if said.elapsed() >= QUIET_MAX {
             let (runs, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
             say(&format!("guest runs {runs}/{all} after {}", minutes(self.start.elapsed())));
@@ -579,7 +579,7 @@ mod tests {
         };
         for clock in [Clock::Threads, Clock::Dilated, Clock::Icount] {
             assert_eq!(silence(clock, 1), "15 min");
-            assert_eq!(silence(clock, 10), "15 min", "nobody has asked for more");
+            assert_eq!(silence(clock, 10), "15 min", "no more was asked for");
         }
         assert_eq!(silence(Clock::Threads, 60), "75 min");
         assert_eq!(silence(Clock::Icount, 60), "1215 min");

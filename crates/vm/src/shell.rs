@@ -463,7 +463,7 @@ mod tests {
         );
         assert_eq!(script("gcc -o a.out a.c; ./a.out; ./b.out; ./b.out"), "(./a.out) ./b.out gcc");
         assert_eq!(called(&["bash", "-lc", "fio"]), "(fio)");
-        assert_eq!(script("if then; fio"), "", "nobody can read that");
+        assert_eq!(script("if then; fio"), "", "that cannot be read");
     }
 
     #[test]

@@ -113,6 +113,6 @@ mod tests {
         }
         keeper.charge(&place, 0, 1000, None);
         assert_eq!(look(&keeper, "x265-3"), 3, "level 2 and one");
-        assert_eq!(look(&keeper, "nobody reads it again"), 3, "until it has run");
+        assert_eq!(look(&keeper, "not read again"), 3, "until it has run");
     }
 }

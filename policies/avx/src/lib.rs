@@ -21,7 +21,7 @@ pub static ALL: &[&Policy] = &[&AVX_FAIR];
 /// The policy.
 pub static AVX_FAIR: Policy = Policy {
     name: "avx-fair",
-    summary: "a fair scheduler that bills nobody for a frequency drop that somebody else's vector code caused",
+    summary: "a fair scheduler that charges no task for a frequency drop that another task's vector code caused",
     about: "Gottschlag, Machauer, Khalil, Bellosa: Fair Scheduling for AVX2 and AVX-512 Workloads. \
             Virtual time, in which a task's run counts as long as it would have taken at the clock of its \
             own license level; the least of all queues goes first.",
@@ -43,7 +43,7 @@ pub static AVX_FAIR: Policy = Policy {
             name: "detect",
             variable: avx::DETECT,
             unit: Unit::Choice(&["observed", "trap", "told", "saved"]),
-            help: "who caused a drop: as observed, else nobody is refunded; by traps, which only sim has; \
+            help: "the task that caused a drop: as observed, else none is refunded; by traps, which only sim has; \
                    as told alone; or by registers in use when tasks stop",
         },
         Knob {

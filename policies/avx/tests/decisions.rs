@@ -163,7 +163,10 @@ fn task_of_high_power_pays_for_the_clock_that_it_costs() {
                              own => u64, mean => u64) -> u64);
         ns as f64 / (10 * MS) as f64
     };
-    assert!((drawn(10_000, 10_000) - 1.0).abs() < 0.002, "who draws as all do pays its time");
+    assert!(
+        (drawn(10_000, 10_000) - 1.0).abs() < 0.002,
+        "a task that draws as all do is charged its time"
+    );
     assert!((drawn(20_000, 10_000) - 2.0_f64.cbrt()).abs() < 0.002);
     assert!((drawn(8_000, 10_000) - 0.8_f64.cbrt()).abs() < 0.002);
     assert!((drawn(1_000, 10_000) - 0.8).abs() < 0.002, "no ideal clock is above the turbo");

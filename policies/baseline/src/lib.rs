@@ -123,7 +123,7 @@ pub static PILE: Policy = Policy {
 /// A task of nice 19 never runs: shows that the kernel unloads such a policy.
 pub static STARVE: Policy = Policy {
     name: "starve",
-    summary: "nobody of nice 19 ever runs: to show that the kernel throws such a policy out",
+    summary: "no task of nice 19 ever runs: to show that the kernel ejects such a policy",
     about: "Not a scheduler to use. The kernel's watchdog, here after 2 s, puts its own class back.",
     knobs: &[slice(starve::SLICE_NS)],
     build: starve::BUILD,

@@ -125,7 +125,7 @@ fn interactive_tasks_go_on_until_others_starve() {
         call!(starving(since => u64, best => u8, nice => u32, now => u64, 3 => u32,
               SLICE => u64) -> bool)
     };
-    assert!(!starving(0, 0, 20, 1 << 40), "nobody waits for the next epoch");
+    assert!(!starving(0, 0, 20, 1 << 40), "no task waits for the next epoch");
     assert!(!starving(1, 20, 20, 3000 * MS), "10 slices for each of three");
     assert!(starving(1, 20, 20, 3001 * MS));
     assert!(starving(1, 19, 20, 2), "a better one waits");
@@ -150,8 +150,8 @@ fn interactive_tasks_that_end_their_slices_start_the_clock() {
     let mut goes_on = |task: &O1Task, now: u64| call!(goes_on(&mut expired => *mut Expired, task => *const O1Task, now => u64, 3 => u32, SLICE => u64) -> bool);
     assert!(goes_on(&sleeper, MS));
     assert!(goes_on(&sleeper, 3001 * MS));
-    assert!(!goes_on(&sleeper, 3002 * MS), "nobody else's slice ended");
-    assert!(!goes_on(&O1Task::new(NICE_0), 3003 * MS), "who does not sleep never does");
+    assert!(!goes_on(&sleeper, 3002 * MS), "no other task's slice ended");
+    assert!(!goes_on(&O1Task::new(NICE_0), 3003 * MS), "a task that does not sleep never does");
 }
 
 /// Keys of one epoch and priority are in the order of their creation for a day.
@@ -443,7 +443,7 @@ impl Fair {
         let same = |task: &usize| {
             self.slots[*task] as usize == slot_of(key) && self.tags[*task] == key / 32 * 32
         };
-        let task = (0..self.tags.len()).find(same).expect("it is somebody's");
+        let task = (0..self.tags.len()).find(same).expect("a context has it");
         self.tags[task] = tag_ran(self.tags[task], ran, 100);
         task
     }
@@ -562,7 +562,7 @@ proptest! {
         let mut had = vec![0; tasks.len()];
         let mut epoch = queue.epoch;
         for _ in 0..2000 {
-            let task = queue.take().expect("somebody always waits");
+            let task = queue.take().expect("a task always waits");
             if queue.epoch != epoch {
                 prop_assert!(had.iter().all(|had| *had == SLICE), "epoch {}: {:?}", epoch, had);
                 had.fill(0);

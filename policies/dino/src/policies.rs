@@ -34,7 +34,7 @@ const BUSY: Knob = Knob {
     name: "busy",
     variable: Variable::of_control_plane(ONE / 2),
     unit: Unit::Decimal { min: 0, max: ONE },
-    help: "threads that run for less of the time than this part of it are placed by nobody",
+    help: "threads that run for less of the time than this part of it are not placed",
 };
 
 const FILTER: Knob = Knob {

@@ -55,8 +55,11 @@ fn slide_18_di_moves_where_positions_change_and_dino_where_classes_do() {
 
         let first = dino(&threads(&BEFORE, CUTS, &[]), &domains);
         let second = dino(&threads(&after, CUTS, &first), &domains);
-        let who = moved(&first, &second);
-        assert!(who.len() <= 2, "{who:?}: who jumped, and who makes room for it");
+        let moved = moved(&first, &second);
+        assert!(
+            moved.len() <= 2,
+            "{moved:?}: the one that jumped, and the one that makes room for it"
+        );
 
         // Without the jump no thread moves.
         let same: Vec<f64> =

@@ -171,7 +171,7 @@ fn part(unit: u64, devil: bool, to: usize, moved: bool) -> Part {
 fn memory_goes_where_most_of_its_devils_are() {
     let moves = |parts: &[Part]| memory(parts);
     assert_eq!(moves(&[part(1, true, 2, true)]), [Move { unit: 1, to: 2 }]);
-    assert_eq!(moves(&[part(1, true, 2, false)]), [], "who did not move pulls nothing");
+    assert_eq!(moves(&[part(1, true, 2, false)]), [], "a thread that did not move pulls nothing");
     let split = [part(1, true, 0, false), part(1, true, 2, true)];
     assert_eq!(moves(&split), [], "as many here as there");
     let most = [part(1, true, 0, false), part(1, true, 2, true), part(1, true, 2, false)];

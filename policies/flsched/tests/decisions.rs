@@ -60,7 +60,7 @@ proptest! {
                 given.push(now);
             }
         }
-        prop_assert!(!given.is_empty(), "the first who asks gets it");
+        prop_assert!(!given.is_empty(), "the first CPU that asks gets it");
         prop_assert!(given.windows(2).all(|pair| pair[1] - pair[0] >= 2 * turn));
     }
 

@@ -62,7 +62,7 @@ fn time_without_a_counter_is_no_sample() {
     assert_eq!(estimator.mean(&rules()), Some(vec![2.0, 1.0]));
     let silent = Counts { time_ns: 80 * MS, ..Counts::default() };
     assert!(!estimator.update(&[fast, silent], &rules()));
-    assert_eq!(estimator.mean(&rules()), None, "nobody counts there any more");
+    assert_eq!(estimator.mean(&rules()), None, "it is not counted there any more");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_counter_that_reads_nothing_makes_a_task_unknown_again() {
     let mut profiled = Estimator::profiled(&[3.0, 1.0]);
     profiled.update(&counts(&[2.0, 1.0], 20), &rules());
     profiled.update(&counts(&[0.0, 0.0], 20), &rules());
-    assert_eq!(profiled.mean(&rules()), Some(vec![3.0, 1.0]), "back to what somebody said");
+    assert_eq!(profiled.mean(&rules()), Some(vec![3.0, 1.0]), "back to what the profile said");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::mask::{Mask, Own, online};
-use super::thread::{Stat, everybody};
+use super::thread::{Stat, all_threads};
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -132,7 +132,7 @@ fn mend_at(path: &Path) -> anyhow::Result<usize> {
     };
     let holder = holder.with_context(|| {
         let path = path.display();
-        format!("{path} is damaged: who steered before may have left threads bound (`taskset -ap`); then remove it")
+        format!("{path} is damaged: an earlier run may have left threads bound (`taskset -ap`); then remove it")
     })?;
     if holder.boot != boot() {
         // Masks ended with the last boot.
@@ -199,7 +199,7 @@ fn pass(kinds: &[Mask], online: &Mask, own: &BTreeMap<(u32, u64), Own>) -> anyho
     let mut of_session = BTreeMap::new();
     let mut unknown = Vec::new();
     let mut changed = 0;
-    for (tid, process) in everybody().context("masks cannot be given back yet")? {
+    for (tid, process) in all_threads().context("masks cannot be given back yet")? {
         let Some(stat) = Stat::of(tid) else { continue };
         match own.get(&(tid, stat.start)) {
             Some(own) => {
@@ -257,7 +257,7 @@ mod tests {
             };
             let all_stay = (0..300).all(stays);
             over.store(true, Ordering::Relaxed);
-            assert!(all_stay, "somebody has removed one");
+            assert!(all_stay, "one was removed");
         });
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "a file is left");
     }

@@ -25,7 +25,7 @@ use self::assign::{Candidate, assign};
 pub use self::journal::mend;
 use self::journal::{Journal, Word};
 use self::mask::{Mask, Own, online};
-use self::thread::{Stat, everybody, times};
+use self::thread::{Stat, all_threads, times};
 use crate::control::{Budget, Knows};
 use crate::counters::{Event, instructions_of};
 use crate::execute::now_ns;
@@ -50,7 +50,7 @@ const LOOK_AGAIN: u32 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// All threads, except real-time tasks and threads that may not be touched.
-    Everyone,
+    All,
     /// A process's threads, and those of all its descendants.
     Process(u32),
 }
@@ -196,7 +196,7 @@ impl Steering {
     /// One turn: charges for the last one, plans if it is time to, and sets masks for the next. It is skipped if the
     /// threads cannot be read: a thread that is not seen would count as ended, and later as a new one.
     pub fn turn(&mut self) -> anyhow::Result<()> {
-        let (Ok(online), Ok(here)) = (online(), everybody()) else { return Ok(()) };
+        let (Ok(online), Ok(here)) = (online(), all_threads()) else { return Ok(()) };
         let online = Mask::new(online);
         self.meet(here, &online)?;
         self.charge();

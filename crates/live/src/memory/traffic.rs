@@ -162,7 +162,7 @@ mod tests {
         let traffic = Traffic::default();
         assert_eq!(traffic.by_node(root.path()), [0, 50]);
         fs::remove_dir_all(root.path().join("sys/devices/system/node")).unwrap();
-        assert_eq!(traffic.by_node(root.path()), [0, 50], "nobody came or went");
+        assert_eq!(traffic.by_node(root.path()), [0, 50], "no thread came or went");
         write(root.path(), "sys/devices/system/cpu/online", "0-2\n");
         assert_eq!(traffic.by_node(root.path()), [50]);
     }

@@ -258,7 +258,7 @@ fn there_is_no_answer_where_the_replay_says_little_and_the_reason_is_the_true_on
     let wanted = "No answer: others had 30.0 % of the CPU time. Record again on an idle machine.";
     assert_eq!((why.as_str(), next.as_str()), (wanted, "paceline try -- make"));
     let (why, next) = said(off.clone());
-    assert!(!why.contains("record again on an idle machine"), "nobody else had it: {why}");
+    assert!(!why.contains("record again on an idle machine"), "no other load had it: {why}");
     assert_eq!(next, "paceline compare --on vm --policy default -- make");
     let (why, next) = said(Went { talks_unseen: true, ..off.clone() });
     assert!(why.ends_with("Record again with --calls."), "{why}");

@@ -427,7 +427,7 @@ mod tests {
         const MB: usize = 1 << 20;
         let of = |cache, free| memory_bytes(Some(cache * MB), Some(free * MB)).map(|it| it / MB);
         assert_eq!(of(20, 16_384), Some(128), "four times as much, in whole powers of two");
-        assert_eq!(of(480, 16_384), Some(1024), "not more than is good for anybody");
+        assert_eq!(of(480, 16_384), Some(1024), "not more than any machine needs");
         assert_eq!(of(480, 3000), None, "512 MB are too little of that");
         assert_eq!(of(768, 65_536), None);
         assert_eq!(memory_bytes(None, None), Some(128 * MB), "no cache is known");
@@ -442,7 +442,7 @@ mod tests {
         assert_eq!(most(4, Some(16_384 * MB)), Some(32_768));
         assert_eq!(most(4, Some(500 * MB)), Some(8192), "the most takes 128 MB");
         assert_eq!(most(4, None), Some(32_768));
-        assert_eq!(most(64, Some(65_536 * MB)), Some(8192), "not more than is good for anybody");
+        assert_eq!(most(64, Some(65_536 * MB)), Some(8192), "not more than any machine needs");
         assert_eq!(most(4, Some(0)), None);
         let few =
             Raw { page_walks_ns: vec![(4096, Reading::of(&[1.0]).unwrap())], ..Raw::default() };

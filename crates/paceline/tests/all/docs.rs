@@ -174,7 +174,7 @@ fn every_page_of_the_book_is_in_its_summary() {
         .filter_map(|(name, ..)| name.strip_prefix("docs/src/").map(String::from))
         .filter(|name| name != "SUMMARY.md" && !summary.contains(&format!("({name})")))
         .collect();
-    assert_none("pages that nobody finds", &lost);
+    assert_none("pages that are not in the contents", &lost);
 }
 
 /// Code blocks: the language, the text, and the line before.

@@ -95,7 +95,7 @@ fn a_replay_says_how_far_it_is_from_its_recording_under_any_policies() {
         assert!(notes.contains("its replay under default takes"), "{policies}: {notes}");
         let summary = result["summary"].as_array().unwrap().iter();
         let shown: Vec<&str> = summary.map(|one| one["policy"].as_str().unwrap()).collect();
-        assert_eq!(shown.join(","), policies, "nobody is added to the comparison");
+        assert_eq!(shown.join(","), policies, "no policy is added to the comparison");
     }
 }
 

@@ -68,7 +68,7 @@ pub enum ImportError {
     )]
     NoSwitches,
     #[error(
-        "it has no sched_waking and no sched_wakeup, so nobody knows which task waited for which; record with `perf \
+        "it has no sched_waking and no sched_wakeup, so it is not known which task waited for which; record with `perf \
          record -a -e sched:*`, or `trace-cmd record -e sched`"
     )]
     NoWakeups,

@@ -94,7 +94,7 @@ mod tests {
         assert!(!preempts(Some(Hint::Tick)), "a slice ended");
         assert!(!preempts(Some(Hint::SliceOver)), "it had ended before");
         assert!(!preempts(Some(Hint::Yield(1))), "it gave way itself");
-        assert!(preempts(Some(Hint::Yield(9))), "somebody else did");
+        assert!(preempts(Some(Hint::Yield(9))), "another callback did");
         assert!(!preempts(Some(Hint::RealTime(2))), "a higher class did");
     }
 }

@@ -312,7 +312,7 @@ mod tests {
         let mut ran = vec![0; entities.len()];
         let mut left = total_ns;
         while left > 0 {
-            let next = queue.pick(entities).expect("somebody can run");
+            let next = queue.pick(entities).expect("an entity can run");
             match queue.curr {
                 Some(curr) if curr == next => queue.protect(entities, curr),
                 prev => {

@@ -329,10 +329,10 @@ fn an_unknown_number_is_not_made_up() {
     let mut machine = small(2);
     machine.unknown.insert("line_remote_ns", "no such pair".into());
     ran(&machine, &token_ring(2, Fair::Normal), &Scheduler::Default);
-    machine.unknown.insert("syscall_ns", "nobody tried".into());
+    machine.unknown.insert("syscall_ns", "not tried".into());
     let scenario = Scenario::new(machine, token_ring(2, Fair::Normal), Scheduler::Default);
     let error = run(&scenario).unwrap_err().to_string();
-    assert!(error.contains("syscall_ns of machine numa-2x4 is unknown (nobody tried)"), "{error}");
+    assert!(error.contains("syscall_ns of machine numa-2x4 is unknown (not tried)"), "{error}");
 }
 
 /// When tasks started on a CPU, and on which.
@@ -407,5 +407,5 @@ fn running_task_is_pushed_to_the_emptier_node_in_the_end() {
         trace::Kind::Switch { prev_runnable, .. } => prev_runnable && event.t_ns > 20_000_000,
         _ => false,
     };
-    assert_eq!(events.iter().filter(cut).count(), 1, "and nobody else");
+    assert_eq!(events.iter().filter(cut).count(), 1, "and no other task");
 }

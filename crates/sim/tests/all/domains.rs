@@ -127,7 +127,7 @@ fn dino_spreads_devils_and_brings_their_memory_and_then_rests() {
     let devils = ends.iter().enumerate().filter(|(n, _)| n % 4 < 2);
     assert!(devils.into_iter().all(|(_, (thread, memory))| thread == memory), "{ends:?}");
     let at = |second: usize| &traced.whereabouts[second].threads;
-    assert_eq!(at(20), at(29), "nobody moves any more");
+    assert_eq!(at(20), at(29), "no task moves any more");
 }
 
 /// A task that waits at home while other tasks are busy everywhere else would wait until its CPUs are returned.

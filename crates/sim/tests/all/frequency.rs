@@ -306,7 +306,7 @@ fn a_cpu_may_go_while_its_license_is_held() {
     scenario.options.check = true;
     let done = done(&run(&scenario).unwrap());
     let most = done.iter().copied().fold(0.0, f64::max);
-    assert!(done.iter().all(|work| *work > most / 3.0), "nobody was forgotten: {done:?}");
+    assert!(done.iter().all(|work| *work > most / 3.0), "no task was forgotten: {done:?}");
 }
 
 /// Work of two tasks that share CPU 0 of a Xeon W for 10 s.

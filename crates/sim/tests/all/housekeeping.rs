@@ -88,7 +88,7 @@ fn they_are_seen_and_are_not_the_workload() {
     assert_eq!(keepers.len(), 2);
     for (tid, _) in keepers {
         assert!(outcome.observed.tasks[tid].cpu_ns > 0);
-        assert!(!outcome.progress.contains_key(tid), "their work is nobody's progress");
+        assert!(!outcome.progress.contains_key(tid), "their work is no task's progress");
     }
     let without = traced(machine(Vec::new()), 1).outcome;
     assert_eq!(

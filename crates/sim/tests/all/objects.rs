@@ -365,7 +365,7 @@ fn cpus_that_run_in_turn_share_all_of_the_time() {
 #[test]
 fn task_preempted_within_a_pipe_keeps_others_out() {
     let blocked = blocked_writers(Scheduler::Default);
-    assert!(blocked > 0, "nobody slept for the mutex");
+    assert!(blocked > 0, "no task slept for the mutex");
     assert_eq!(blocked_writers(Scheduler::Cfs), 0, "a kernel of then does not preempt itself");
 }
 
@@ -522,10 +522,10 @@ fn turns_of_an_interpreter_are_no_shorter_where_many_wait() {
 fn blocking_or_ending_releases_the_interpreter() {
     let outcome = interpreted(2, [vec![Step::Sleep { ns: 20 * MS }], vec![burn(20)]]);
     assert!((20 * MS..21 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
-    assert_eq!(outcome.observed.tasks[&2].voluntary, 1, "nobody asks for it");
+    assert_eq!(outcome.observed.tasks[&2].voluntary, 1, "no task asks for it");
     let outcome = interpreted(2, [vec![burn(2)], vec![burn(2)]]);
     assert!((4 * MS..5 * MS).contains(&outcome.elapsed_ns), "{}", outcome.elapsed_ns);
-    assert!(outcome.observed.tasks.values().all(|task| task.voluntary <= 2), "nobody asks for it");
+    assert!(outcome.observed.tasks.values().all(|task| task.voluntary <= 2), "no task asks for it");
 }
 
 /// A waiter would otherwise be woken only when the kernel is done with the ending thread, long after.

@@ -81,7 +81,7 @@ fn waiting_task_is_pushed_and_pulled_to_where_it_can_run() {
         let traced = traced(&scenario(cores(2), load, scheduler));
         let mut ended_ms = ended_ms(&traced);
         let name = traced.outcome.policy.clone();
-        assert!((25..28).contains(&ended_ms.remove(2)), "{name}: nobody keeps it waiting");
+        assert!((25..28).contains(&ended_ms.remove(2)), "{name}: no task keeps it waiting");
         // 110 ms on two CPUs, one after the other without a gap.
         assert!(*ended_ms.iter().max().unwrap() < 84, "{name}: {ended_ms:?}");
     }

@@ -40,10 +40,7 @@ fn what_is_kept_of_a_run_begins_with_its_start() {
     let had = trace::intervals(&traced.events, elapsed_ns);
     let had_ns: u64 = had.iter().map(|part| part.to_ns - part.from_ns).sum();
     let seen_ns: u64 = traced.outcome.observed.tasks.values().map(|task| task.cpu_ns).sum();
-    assert!(
-        had_ns.abs_diff(seen_ns) < MS,
-        "{had_ns} ns of CPUs are somebody's, {seen_ns} ns are told"
-    );
+    assert!(had_ns.abs_diff(seen_ns) < MS, "{had_ns} ns of CPUs are tasks', {seen_ns} ns are told");
 }
 
 #[test]

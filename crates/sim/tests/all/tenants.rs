@@ -56,7 +56,7 @@ fn done(job: &Workload, outcome: &Outcome, of: &dyn Fn(&Task) -> usize) -> Vec<(
 /// min-fair. Some tenant must gain: otherwise a policy that does nothing would pass.
 fn guaranteed(job: &Workload, knobs: &str, of: &dyn Fn(&Task) -> usize) -> (Vec<f64>, Vec<f64>) {
     let (relative, cpu) = kept(job, knobs, of);
-    assert!(relative.iter().any(|relative| *relative > 1.05), "nobody gained: {relative:?}");
+    assert!(relative.iter().any(|relative| *relative > 1.05), "no tenant gained: {relative:?}");
     (relative, cpu)
 }
 

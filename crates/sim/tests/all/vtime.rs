@@ -175,7 +175,7 @@ fn no_task_starves_behind_real_time_tasks() {
             let outcome = runs_beside_hogs(tasks, 60, policy);
             let longest_ms =
                 outcome.observed.tasks.values().map(|task| task.wait_max_ns / MS).max().unwrap();
-            assert!(longest_ms < at_most_ms, "{policy}: somebody waited for {longest_ms} ms");
+            assert!(longest_ms < at_most_ms, "{policy}: a task waited for {longest_ms} ms");
         }
     }
 }

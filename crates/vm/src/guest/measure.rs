@@ -32,7 +32,7 @@ pub(crate) fn one(
         label: &run.policy.label,
         instance: run.instance,
         profile: &job.profile,
-        scope: Scope::Everyone,
+        scope: Scope::All,
         own: false,
         run: run.run,
         boot: run.boot,

@@ -436,7 +436,7 @@ fn threads_leave_a_domain_without_cpus_and_return_when_one_is_online() {
     bench.runs(1);
     let gone = before.iter().position(|at| *at == Some(3)).unwrap();
     let moved: Vec<usize> = (0..4).filter(|at| bench.at()[*at] != before[*at]).collect();
-    assert_eq!(moved, [gone], "nobody else moves");
+    assert_eq!(moved, [gone], "no other thread moves");
     assert_eq!(bench.pulled().len(), 1, "its pages go with it");
     bench.keeper.there([4, 4, 4, 4]);
     bench.runs(1);

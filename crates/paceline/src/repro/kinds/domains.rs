@@ -364,7 +364,9 @@ fn run(traced: Traced, workload: Workload, seconds: f64) -> Result<Run, Failure>
 
 fn moves(outcome: &Outcome) -> Result<f64, Failure> {
     let moves = outcome.extra.get("memory_moves").copied();
-    moves.ok_or_else(|| Failure::run(format!("{}: nobody counted moves of memory", outcome.policy)))
+    moves.ok_or_else(|| {
+        Failure::run(format!("{}: moves of memory were not counted", outcome.policy))
+    })
 }
 
 fn program(task: &Task) -> &str {

@@ -195,6 +195,6 @@ mod tests {
         let ways = ways(&outcome);
         assert_eq!(ways["mcf"], [0, 2]);
         assert_eq!(ways["a-name-that-is-"], [3]);
-        assert_eq!(ways.len(), 2, "nobody knows who 9 is");
+        assert_eq!(ways.len(), 2, "9 is not known");
     }
 }

@@ -333,9 +333,9 @@ mod tests {
         runs[1].recording = recording("1.3");
         assert!(apart(&runs).is_empty(), "nor whose the first's are");
         runs[0].recording = recording("1.3");
-        assert_eq!(apart(&runs), [0.0, 0.0], "the guest's own tasks are nobody's");
+        assert_eq!(apart(&runs), [0.0, 0.0], "the guest's own tasks do not count");
         runs[0].observed.elapsed_ns = 0;
-        assert!(apart(&runs).is_empty(), "nobody has seen the first");
+        assert!(apart(&runs).is_empty(), "the first was not observed");
     }
 
     #[test]
@@ -362,8 +362,8 @@ mod tests {
         let of = |what| distance(&foretold, &happened, what);
         assert!((of(Foretold::Elapsed).unwrap() - 0.1).abs() < 1e-9);
         assert_eq!(of(Foretold::CpuTime), Some(0.5));
-        assert_eq!(of(Foretold::Switches), None, "nobody saw them");
-        assert_eq!(of(Foretold::MmSwitches), None, "nobody saw them");
+        assert_eq!(of(Foretold::Switches), None, "they were not observed");
+        assert_eq!(of(Foretold::MmSwitches), None, "they were not observed");
     }
 
     #[test]

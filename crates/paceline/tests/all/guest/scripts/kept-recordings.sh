@@ -43,4 +43,4 @@ su nobody -s /bin/sh -c "$P record -o there -- sh -c 'sleep 0.1; exit 3'" 2>err
 status=$?; [ $status = 3 ] || fail "its command's status was 3, and it gave $status: $(cat err)"
 grep -q 'so the recording is coarse' err || fail "said: $(cat err)"
 replayed there
-grep -q 'coarse: sampled from procfs' there.out || fail "nobody is told: $(cat there.out)"
+grep -q 'coarse: sampled from procfs' there.out || fail "it does not say so: $(cat there.out)"

@@ -15,7 +15,7 @@ X
     at=$((at+1))
 done
 steer
-# Children begin with their parent's own mask, and a mask that somebody asks for is kept.
+# Children begin with their parent's own mask, and a mask that is asked for is kept.
 set -- $pids; one=$1 two=$2 three=$3
 # A mask that is no kind of core's: one that is cannot be told from what the steering gave.
 noted() { grep -q "^{\"tid\":$1,.*\"own\":\"$2\"" /run/paceline/affinity; }

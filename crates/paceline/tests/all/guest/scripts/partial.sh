@@ -20,8 +20,8 @@ grep -q '"ended":"its time is over"' out || fail "end"
 # The lines' reader goes: so does the policy, but not before it is said, nor without the command's status.
 { $P run fifo --json --stats 100ms -- sh -c 'sleep 1; exit 3' 2>err; echo $? >status; } | head -n 1 >out
 [ "$(cat status)" = 3 ] || fail "status without a reader: $(cat status)"
-grep -q 'unloaded after .* nobody reads its lines' err || fail "what it said without a reader"
-# It went before there was a line, and the last one is the first that nobody reads.
+grep -q 'unloaded after .* its lines are not read' err || fail "what it said without a reader"
+# It went before there was a line, and the last one is the first that is not read.
 { $P run fifo --json -- sh -c 'sleep 0.3; exit 3' 2>err; echo $? >status; } | true
 [ "$(cat status)" = 3 ] || fail "status without a reader from the start: $(cat status)"
 { $P run fifo --json --for 100ms -- sh -c 'sleep 1; touch later; exit 4' 2>err; echo $? >status; } | true

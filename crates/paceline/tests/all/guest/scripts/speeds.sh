@@ -15,7 +15,7 @@ for by in either switches; do
     grep -q '"build-id:.*" = \[1\.[0-2][0-9]*, 1\.0\]' memo.toml || fail "$by: $(cat memo.toml)"
     mv memo.toml kept.toml
 done
-# Without counters: what was measured before, else what somebody says, else nothing is known. This shell may be
+# Without counters: what was measured before, else what the profile says, else nothing is known. This shell may be
 # one that runs, and so may a child that it has just forked.
 run() { $P run min-fair $kinds --counter off --json --stats 1s --for 3s "$@" >out 2>err || fail "$*: $?"; }
 run --memo kept.toml

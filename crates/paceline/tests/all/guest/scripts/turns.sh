@@ -18,7 +18,7 @@ compare --policy fifo --workload agree-1 >out 2>err || fail "a file: $?"
 compare --policy fifo --partial -- sh -c 'sed -n "s/^policy *: *//p" /proc/$$/sched >class' 2>err || fail partial
 [ "$(cat class)" = 7 ] || fail "the class is $(cat class)"
 
-# Its own switches, beside those of a machine that somebody else uses; and what it writes.
+# Its own switches, beside those of a machine that others use; and what it writes.
 (while :; do usleep 500; done) & noise=$!
 compare --policy default --json --show-output -- sh -c '
     echo it begins; n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done; echo careful >&2' >out 2>err ||
