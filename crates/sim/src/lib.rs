@@ -28,7 +28,7 @@ mod ids;
 mod kernel;
 mod line;
 mod lock;
-mod native;
+mod linux;
 mod noise;
 mod objects;
 mod pelt;

@@ -23,7 +23,7 @@ use crate::housekeeping::Housekeeping;
 use crate::hw::Hw;
 use crate::ids::{TaskId, tid};
 use crate::kernel::Kernel;
-use crate::native;
+use crate::linux;
 use crate::objects::{Funcs, PLACES};
 use crate::related::Related;
 use crate::rt::Ranked;
@@ -263,8 +263,8 @@ fn class(scenario: &Scenario, k: &mut Kernel) -> Result<Box<dyn Class>, String> 
     let class: Box<dyn Class> = match &scenario.scheduler {
         Scheduler::Policy(instance) => Box::new(Ext::new(instance, profile, *counters, k)?),
         Scheduler::Related(instance, how) => Box::new(Ext::related(instance, *how, k)?),
-        Scheduler::Default => native::default(k)?,
-        Scheduler::Cfs => native::cfs(k)?,
+        Scheduler::Default => linux::default(k)?,
+        Scheduler::Cfs => linux::cfs(k)?,
     };
     let old = matches!(scenario.scheduler, Scheduler::Cfs);
     Ok(if realtime(scenario) { Box::new(Ranked::new(class, old, k)) } else { class })

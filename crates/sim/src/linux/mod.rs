@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Linux's own classes, native to the simulated kernel: they are not sched_ext policies and do not pay its costs.
+//! Linux's own classes: they are not sched_ext policies and do not pay its costs.
 //!
 //! `Cfs` is the class of Linux 2.6.38, `Eevdf` that of 6.12 and later. Both follow kernel/sched/fair.c
 //! (kernel/sched_fair.c then) step by step, and pay for their reads from other CPUs.
