@@ -12,13 +12,13 @@ use live::{Glance, Standing};
 use policy::{Binds, Instance, Told, Topology};
 use report::text::plural;
 use serde_json::json;
+use terminal::{Failure, failed, interrupt, output};
 
 use crate::cli::{Counter, Run};
-use crate::failure::{Failure, failed};
-use crate::known::Known;
+use crate::ending::{End, conclude, released, start};
+use crate::known::{self, Known};
 use crate::placed::Moves;
-use crate::run::{self, End};
-use crate::{interrupt, output};
+use crate::telling::tell;
 
 /// Runs it until something ends it; then restores every thread's own mask.
 pub fn run(
@@ -70,20 +70,20 @@ pub fn run(
     let _ = live::outrank_policies();
     let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
         true => None,
-        false => Some(run::start(args, standing)?),
+        false => Some(start(args, standing)?),
     };
     let whose = match (&child, args.partial) {
         (Some(child), true) => Whose::Process(child.id()),
         _ => Whose::All,
     };
-    let event = run::counting(args).event;
+    let event = known::counting(args).event;
     let began = Steering::begin(control, topology, whose, event);
     let mut steering = match began {
         Ok(steering) => steering,
         Err(error) => {
             let goes_on = if child.is_some() { "; the command goes on without it" } else { "" };
             output::say(&format!("paceline: {error:#}{goes_on}"));
-            return run::conclude(Ok(End::Kernel), Ok(()), child, &suspended);
+            return conclude(Ok(End::Kernel), Ok(()), child, &suspended);
         }
     };
     let label = &instance.label;
@@ -107,12 +107,12 @@ pub fn run(
     let given = steering.end().map_err(failed);
     // The disk may be slow or gone.
     known.keep(learned);
-    run::released();
+    released();
     let said = match (&ended, given) {
         (Ok(end), Ok(given)) => tell_end(args, label, started.elapsed(), end, &had, given),
         (_, given) => given.map(|_| ()),
     };
-    run::conclude(ended, said, child, &suspended)
+    conclude(ended, said, child, &suspended)
 }
 
 /// The last lines: why it ended, and the CPU time of each task that ran.
@@ -187,7 +187,7 @@ fn watch(
             let (load, knows) = (now.since(&last), steering.knows());
             last = now;
             known.keep_now_and_then(|| knows.learned.clone(), passed);
-            match run::tell(args.json, label, passed, &load, Some(knows), &mut moves) {
+            match tell(args.json, label, passed, &load, Some(knows), &mut moves) {
                 Err(Failure::Closed) => return Ok(End::Unread),
                 told => told?,
             }

@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use report::Results;
+use terminal::Failure;
+use terminal::files::{self, say_report};
 
 use crate::cli::Report;
-use crate::compare::{print, write_page};
-use crate::failure::Failure;
-use crate::files::{self, say_report};
+use crate::present::{print, write_page};
 use crate::{export, verdict};
 
 /// Reads the results, shows them, and writes the report.

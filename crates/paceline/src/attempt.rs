@@ -6,24 +6,20 @@ mod answer;
 mod next;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use machine::Machine;
-use policies::POLICIES;
-use policy::table::TYPES_MAX;
-use policy::{Profile, Tried};
+use comparison::plan::check_learners;
+use comparison::{Contender, Job, Plan, Simulated, contender, replay};
+use measuring::{THIS, find_machine};
 use report::Results;
+use terminal::{Failure, Progress, interrupt, output};
 
 use crate::cli::{Record, Try};
-use crate::compare::hand_over;
-use crate::contender::{self, Contender};
-use crate::failure::Failure;
-use crate::machines::find_machine;
-use crate::measure::THIS;
 use crate::nearness::DEFAULT;
-use crate::plan::{Job, Place, Plan, SEED, check_learners};
-use crate::progress::Progress;
-use crate::{contest, doctor, export, ground, interrupt, nearness, output, record, replay};
+use crate::present::hand_over;
+use crate::tried::{applying, everywhere, untold};
+use crate::{contest, doctor, export, nearness, record};
 use answer::Case;
 use next::Ways;
 
@@ -58,28 +54,20 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         *name = args.command.join(" ");
         *named = args.output.as_ref().map(|path| path.display().to_string());
     }
+    let ground = Arc::new(Simulated {
+        machine: Box::new(machine),
+        named: args.machine.clone(),
+        limit,
+        faults: Vec::new(),
+    });
     let plan = Plan {
-        contenders,
-        job,
-        place: Place::Sim {
-            machine: Box::new(machine),
-            named: args.machine.clone(),
-            limit,
-            faults: Vec::new(),
-        },
         runs: args.runs.unwrap_or(RUNS) as usize,
-        seed: SEED,
-        profile: Profile::new(),
-        profile_file: None,
-        locks: false,
-        show: false,
-        observe: true,
-        record: None,
         events: args.exports.take_events(),
+        ..Plan::new(contenders, job, ground)
     };
     let progress = Progress::new(plan.steps());
     progress.phase(&format!("replays under {}", plan.labels()));
-    let measured = ground::run(&plan, &progress)?;
+    let measured = plan.run(&progress)?;
     drop(progress);
     let mut results = Results::new(plan.setting(), &measured.outcomes, false);
     results.notes.clone_from(&measured.notes);
@@ -123,51 +111,6 @@ fn recording(args: &Try, output: PathBuf) -> Record {
         json: args.form.json,
         command,
     }
-}
-
-/// Policies for the replay on such a machine if none is named.
-fn applying(machine: &Machine) -> String {
-    match machine.kinds(TYPES_MAX).rates.len() > 1 {
-        true => format!("{},{}", everywhere(), tried(Tried::OnUnevenCores)),
-        false => everywhere(),
-    }
-}
-
-/// Policies for any machine.
-fn everywhere() -> String {
-    format!("{DEFAULT},{}", tried(Tried::Everywhere))
-}
-
-/// Policies that declare this, as `--policy` takes them.
-fn tried(on_which: Tried) -> String {
-    let policies = POLICIES.iter().filter(|policy| policy.tried == on_which);
-    policies.map(|policy| policy.name).collect::<Vec<_>>().join(",")
-}
-
-/// The help of `--policy`.
-pub fn help() -> String {
-    format!(
-        "Policies to replay it under, as `compare` takes them [default: {}; with uneven cores also {}]",
-        everywhere(),
-        tried(Tried::OnUnevenCores)
-    )
-}
-
-/// The effects of policies that a recording cannot tell, and why.
-fn untold() -> String {
-    let lacking: Vec<_> = POLICIES
-        .iter()
-        .filter_map(|policy| match policy.tried {
-            Tried::Lacks { effect, on } => Some((format!("{effect} ({})", policy.name), on)),
-            _ => None,
-        })
-        .collect();
-    let (effects, on): (Vec<String>, Vec<&str>) = lacking.into_iter().unzip();
-    format!(
-        "unknown: what {} would change, for {} are not recorded",
-        effects.join(" or "),
-        on.join(" and ")
-    )
 }
 
 /// Adds the answer, and a line for each policy. `args`: the options of `try`, if this is one.
@@ -218,17 +161,6 @@ fn kept_options(args: &Try) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn policies_take_part_where_they_have_an_effect() {
-        assert_eq!(everywhere(), "default,flsched,cas,o1");
-        let uneven = machine::find("phenom-2f4s").unwrap();
-        assert_eq!(applying(&uneven), "default,flsched,cas,o1,max-fair,max-perf,min-fair");
-        assert_eq!(applying(&machine::find("numa-2x4").unwrap()), everywhere());
-        let wanted = "unknown: what page placement (dino) or vector units (avx-fair) would change, for misses and \
-                      instructions are not recorded";
-        assert_eq!(untold(), wanted);
-    }
 
     #[test]
     fn others_are_held_against_linuxs_own_class() {

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
+use comparison::On;
 
-use crate::{attempt, complete};
+use crate::{complete, tried};
 
 /// Published schedulers on stock Linux: see what each would do to your workload before loading it
 #[derive(Parser, Debug)]
@@ -136,28 +137,6 @@ pub struct Config {
     pub json: bool,
 }
 
-/// Where a comparison runs.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
-    /// A simulated machine: any hardware, every seed repeatable
-    Sim,
-    /// A stock kernel in QEMU: the real scheduler core, no need for KVM
-    Vm,
-    /// This machine's own kernel, run by run (policies need root)
-    Here,
-}
-
-/// What a guest's clock counts.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// Instructions of all CPUs, with time constants scaled by their number
-    Dilated,
-    /// Instructions of all CPUs: exact with one CPU, misleading with more
-    Icount,
-    /// Real time, CPUs side by side: noisy
-    Threads,
-}
-
 /// A time, or how one is given.
 fn time(text: &str) -> Result<humantime::Duration, String> {
     time_such_as("60s", text)
@@ -194,7 +173,7 @@ fn number(text: &str) -> Result<f64, String> {
 pub struct Compare {
     /// Where to run
     #[arg(long, value_name = "GROUND")]
-    pub on: Ground,
+    pub on: On,
     /// Policies, comma-separated, each with its knobs: A,B:knob=value,knob=value; may be repeated [default: that of a
     /// config file]
     #[arg(long, value_name = "POLICIES", add = ArgValueCompleter::new(complete::policies))]
@@ -206,7 +185,7 @@ pub struct Compare {
     pub workload: Option<PathBuf>,
     /// What the guest's clock counts (vm only) [default: dilated]
     #[arg(long, value_name = "CLOCK")]
-    pub clock: Option<Clock>,
+    pub clock: Option<vm::Clock>,
     /// Longest turn of a CPU where CPUs run in turn, such as 20us: shorter turns tell more of
     /// wakeups between CPUs, and take longer (vm, clocks dilated and icount)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = turn)]
@@ -428,7 +407,7 @@ pub struct Measure {
 /// Arguments of `try`.
 #[derive(Args, Debug)]
 pub struct Try {
-    #[arg(long, value_name = "POLICIES", help = attempt::help(), add = ArgValueCompleter::new(complete::policies))]
+    #[arg(long, value_name = "POLICIES", help = tried::help(), add = ArgValueCompleter::new(complete::policies))]
     pub policy: Vec<String>,
     /// Replay on this machine instead of the one under this command: a name, or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "this", add = ArgValueCompleter::new(complete::machines))]

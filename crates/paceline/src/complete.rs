@@ -1,37 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Shell completion of the names that options take. The shell's own script asks this binary, so its answers match this
-//! version.
+//! Names that options take, for completion in a shell.
 
 use std::ffi::OsStr;
-use std::io;
 
-use clap::CommandFactory;
-use clap_complete::CompleteEnv;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter as _};
-use clap_complete::env::Shells;
+use comparison::{POLICIES, WORKLOADS, contender};
 
-use crate::cli::Cli;
-use crate::contender::{self, POLICIES};
-use crate::list::KINDS;
-use crate::plan::WORKLOADS;
-use crate::repro;
-
-/// Environment variable that a shell's script sets when it asks.
-const ASKS: &str = "COMPLETE";
-
-/// Answers a shell's request and ends; returns if there is none.
-pub fn answer() {
-    CompleteEnv::with_factory(Cli::command).var(ASKS).complete();
-}
-
-/// The script that a shell reads, which asks this binary.
-pub fn script(shell: clap_complete::Shell) -> io::Result<Vec<u8>> {
-    let mut script = Vec::new();
-    let shells = Shells::builtins();
-    let own = shells.completer(&shell.to_string()).expect("each shell of the list has one");
-    own.write_registration(ASKS, "paceline", "paceline", "paceline", &mut script)?;
-    Ok(script)
-}
+/// Kinds that can be listed.
+pub const KINDS: [&str; 4] = ["policies", "machines", "workloads", "figures"];
 
 /// Names with this beginning.
 fn beginning(typed: &str, names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
@@ -84,12 +60,12 @@ pub fn workloads(typed: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Names for `repro`.
 pub fn papers(typed: &OsStr) -> Vec<CompletionCandidate> {
-    beginning(&typed.to_string_lossy(), repro::papers().map(String::from))
+    beginning(&typed.to_string_lossy(), laboratory::papers().map(String::from))
 }
 
 /// Figures of all papers.
 pub fn figures(typed: &OsStr) -> Vec<CompletionCandidate> {
-    beginning(&typed.to_string_lossy(), repro::figure_names().into_iter())
+    beginning(&typed.to_string_lossy(), laboratory::figure_names().into_iter())
 }
 
 /// Names for `list`.

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::env::var_os;
 use std::path::{Path, PathBuf};
 
+use comparison::{On, contender, replay};
+use measuring::THIS;
 use report::text::{Align, table, visible};
 use serde::Deserialize;
 use serde_json::json;
+use terminal::{Failure, files, meant, output};
 
-use crate::cli::{Compare, Config, Ground, Try};
-use crate::failure::Failure;
-use crate::measure::THIS;
-use crate::{contender, files, meant, output, replay};
+use crate::cli::{Compare, Config, Try};
 
 /// The file for all users.
 const SYSTEM: &str = "/etc/paceline.toml";
@@ -157,10 +157,10 @@ impl Defaults {
             && shape.distance.is_none();
         // A recording has its own number of CPUs; a guest has a shape but no name.
         let is_recording = compare.workload.as_deref().is_some_and(replay::is_recording);
-        if is_free && compare.on == Ground::Sim && !is_recording {
+        if is_free && compare.on == On::Sim && !is_recording {
             compare.machine.machine = machine;
         }
-        if compare.on == Ground::Vm {
+        if compare.on == On::Vm {
             compare.kernel = compare.kernel.take().or(kernel);
         }
         compare.runs = compare.runs.or(runs);

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and which policies fit.
 
+use comparison::loading::CONTAINER;
 use live::{Facts, Limit, MISSES, STOP_IT};
 use policies::POLICIES;
 use policy::native::MAX_CPUS;
 use policy::{Fit, Policy, Site};
 use report::text::visible;
 use serde::Serialize;
+use terminal::{Failure, output};
 
 use crate::cli::Doctor;
-use crate::failure::Failure;
-use crate::here::CONTAINER;
-use crate::output;
 
 /// One line of the examination.
 #[derive(Debug, Clone, PartialEq, Serialize)]

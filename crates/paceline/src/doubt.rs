@@ -4,11 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use comparison::Ground;
 use report::Results;
 use report::text::{percent, plural, time, visible};
 use trace::{NOT_FOUND, OWN_CPU, Outcome};
-
-use crate::plan::Place;
 
 /// A workload with less CPU time than this part of its elapsed time slept: its elapsed time is that of its sleep, under
 /// any policy. A task that works for 0.5 ms of each 10 ms is at 0.05.
@@ -20,15 +19,15 @@ const BEGUN_S: f64 = 0.010;
 const QUOTED: usize = 160;
 
 /// Adds notes for the reader, and withholds ratios that would compare sleep.
-pub fn tell(results: &mut Results, outcomes: &[Outcome], place: &Place) {
-    let mut notes = complaints(outcomes, place);
+pub fn tell(results: &mut Results, outcomes: &[Outcome], ground: &dyn Ground) {
+    let mut notes = complaints(outcomes, ground);
     let idle: Vec<&Outcome> = outcomes
         .iter()
-        .filter(|outcome| Used::of(outcome).is_some_and(|it| it.is_idle(place)))
+        .filter(|outcome| Used::of(outcome).is_some_and(|it| it.is_idle(ground)))
         .collect();
     let policies: BTreeSet<&str> = idle.iter().map(|outcome| &*outcome.policy).collect();
     results.withhold_ratios(&policies);
-    notes.extend(idleness(&idle, &policies, place));
+    notes.extend(idleness(&idle, &policies, ground));
     results.notes.extend(notes);
 }
 
@@ -65,17 +64,17 @@ impl Used {
         Some(Used { cpu_s, elapsed_s })
     }
 
-    fn is_idle(self, place: &Place) -> bool {
-        self.cpu_s < ASLEEP * self.elapsed_s || self.only_begun(place)
+    fn is_idle(self, ground: &dyn Ground) -> bool {
+        self.cpu_s < ASLEEP * self.elapsed_s || self.only_begun(ground)
     }
 
-    fn only_begun(self, place: &Place) -> bool {
-        !matches!(place, Place::Sim { .. }) && self.cpu_s < BEGUN_S
+    fn only_begun(self, ground: &dyn Ground) -> bool {
+        ground.runs_programs() && self.cpu_s < BEGUN_S
     }
 }
 
 /// A note about runs with next to no CPU time of tasks.
-fn idleness(idle: &[&Outcome], policies: &BTreeSet<&str>, place: &Place) -> Option<String> {
+fn idleness(idle: &[&Outcome], policies: &BTreeSet<&str>, ground: &dyn Ground) -> Option<String> {
     let used: Vec<Used> = idle.iter().filter_map(|outcome| Used::of(outcome)).collect();
     let most = used.iter().copied().max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))?;
     let named = policies.iter().copied().collect::<Vec<_>>().join(", ");
@@ -85,11 +84,11 @@ fn idleness(idle: &[&Outcome], policies: &BTreeSet<&str>, place: &Place) -> Opti
         time(most.elapsed_s),
         percent(most.cpu_s / most.elapsed_s.max(1e-9)),
     );
-    let see = match place {
-        Place::Sim { .. } => "",
-        Place::Vm { .. } | Place::Here(_) => ", or see with --show-output what it wrote",
+    let see = match ground.runs_programs() {
+        true => ", or see with --show-output what it wrote",
+        false => "",
     };
-    Some(match used.iter().any(|used| used.only_begun(place)) {
+    Some(match used.iter().any(|used| used.only_begun(ground)) {
         true => format!(
             "{had}: little more than to begin and end, so no ratio is shown; give it more to do{see}"
         ),
@@ -101,7 +100,7 @@ fn idleness(idle: &[&Outcome], policies: &BTreeSet<&str>, place: &Place) -> Opti
 }
 
 /// Notes about the workload's standard error, and about programs that were not found.
-fn complaints(outcomes: &[Outcome], place: &Place) -> Vec<String> {
+fn complaints(outcomes: &[Outcome], ground: &dyn Ground) -> Vec<String> {
     let mut notes = Vec::new();
     let with = |it: &&Outcome| !it.errors.trim().is_empty();
     let complained: Vec<&Outcome> = outcomes.iter().filter(with).collect();
@@ -116,7 +115,7 @@ fn complaints(outcomes: &[Outcome], place: &Place) -> Vec<String> {
     let all =
         outcomes.iter().flat_map(|outcome| outcome.errors.lines().chain(outcome.output.lines()));
     let absent: BTreeSet<&str> = all.filter_map(not_found).collect();
-    notes.extend(absent.iter().map(|name| mended(name, place)));
+    notes.extend(absent.iter().map(|name| ground.lacks(name)));
     let ended: f64 = outcomes.iter().filter_map(|outcome| outcome.extra.get(NOT_FOUND)).sum();
     if ended > 0.0 && absent.is_empty() {
         notes.push(format!(
@@ -163,30 +162,17 @@ fn not_found(line: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(is_plain)).then_some(name)
 }
 
-/// The advice about a program that was not found.
-fn mended(name: &str, place: &Place) -> String {
-    let here = vm::which(name.as_ref()).ok();
-    match (place, here) {
-        (Place::Vm { .. }, Some(path)) => {
-            format!(
-                "`{name}` was not found in the guest, and did not run; add --with {}",
-                path.display()
-            )
-        }
-        _ => format!("`{name}` was not found, and did not run; install it, or name another"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use comparison::{Guest, Simulated};
     use trace::{Observed, TaskObserved};
 
     use super::*;
 
-    fn vm() -> Place {
-        Place::Vm {
+    fn vm() -> Guest {
+        Guest {
             shape: vm::Shape::default(),
             rates: Vec::new(),
             clock: vm::Clock::Dilated,
@@ -199,10 +185,10 @@ mod tests {
         }
     }
 
-    fn sim() -> Place {
+    fn sim() -> Simulated {
         let machine = Box::new(machine::find("numa-2x4").unwrap());
         let limit = Duration::from_secs(1);
-        Place::Sim { machine, named: "numa-2x4".into(), limit, faults: Vec::new() }
+        Simulated { machine, named: "numa-2x4".into(), limit, faults: Vec::new() }
     }
 
     fn outcome(policy: &str, elapsed_ms: u64, cpu_ms: f64) -> Outcome {
@@ -212,7 +198,7 @@ mod tests {
         Outcome { policy: policy.into(), elapsed_ns, extra, ..Outcome::default() }
     }
 
-    fn told(outcomes: &[Outcome], place: &Place) -> (Vec<String>, Vec<bool>) {
+    fn told(outcomes: &[Outcome], ground: &dyn Ground) -> (Vec<String>, Vec<bool>) {
         let setting = report::Setting {
             ground: "vm".into(),
             machine: "m".into(),
@@ -223,7 +209,7 @@ mod tests {
             kernel: None,
         };
         let mut results = Results::new(setting, outcomes, false);
-        tell(&mut results, outcomes, place);
+        tell(&mut results, outcomes, ground);
         (results.notes, results.summary.iter().map(|one| one.vs_first.is_some()).collect())
     }
 

@@ -7,17 +7,15 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use comparison::{Contender, Measured, Watched};
 use report::csv::{self, Interval};
 use report::{Draft, FileError, Results};
+use terminal::files::check_writable;
+use terminal::{Failure, output};
 use trace::perfetto::{Perfetto, State};
 use trace::{Kind, intervals};
 
 use crate::cli::Exports;
-use crate::contender::Contender;
-use crate::failure::Failure;
-use crate::files::check_writable;
-use crate::ground::{Measured, Watched};
-use crate::output;
 
 /// Files in the folder of `--csv`.
 const TABLES: [&str; 3] = ["runs.csv", "tasks.csv", "intervals.csv"];

@@ -10,11 +10,11 @@ use record::import::{ImportError, RECIPE, Survey, Timeline, import, may_be_perfe
 use report::Draft;
 use report::text::{count, plural};
 use serde_json::json;
+use terminal::files::{refused, unwritable};
+use terminal::{Failure, interrupt, output};
 
 use crate::cli::Import;
-use crate::failure::Failure;
-use crate::files::{refused, unwritable};
-use crate::{export, interrupt, output, perfetto};
+use crate::{export, perfetto};
 
 /// Longest trace of Perfetto's; reading it takes several times as much memory.
 const PERFETTO_MAX: u64 = 512 << 20;

@@ -6,15 +6,14 @@ use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use live::Attached;
+use comparison::profile::{self, Given};
+use live::{Attached, Counting, Event, Reader};
 use policy::{Instance, Profile, Told, Topology};
 use report::text::plural;
+use terminal::{Failure, output};
 use uneven::REMEMBERED;
 
-use crate::cli::{Counter, Run};
-use crate::failure::Failure;
-use crate::output;
-use crate::profile::{self, Given};
+use crate::cli::{CountedBy, Counter, Run};
 
 /// Time between writes of the measurements.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
@@ -109,7 +108,7 @@ impl Known {
     /// How many programs are in the profile.
     fn told_of(&self) -> Option<String> {
         let given = self.given.as_ref()?;
-        Some(format!("{} told", plural(given.len(), "program")))
+        Some(format!("{} told", plural(given.count(), "program")))
     }
 
     /// Warns of programs in the profile that do not run. With a command there is no warning: it may start them.
@@ -152,6 +151,21 @@ fn remember(remembered: &mut Profile, learned: Profile) {
         remembered.pop_first();
     }
     remembered.extend(learned);
+}
+
+/// What is counted for a policy, as the command line has it.
+pub fn counting(args: &Run) -> Counting {
+    Counting {
+        event: match args.counter {
+            Counter::Own => Event::Own,
+            Counter::CpuClock => Event::CpuClock,
+            Counter::Off => Event::Nothing,
+        },
+        reader: match args.counted_by {
+            CountedBy::Either => Reader::Either,
+            CountedBy::Switches => Reader::Switches,
+        },
+    }
 }
 
 #[cfg(test)]

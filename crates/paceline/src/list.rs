@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `paceline list`: the available policies, machines, workloads and figures.
 
+use comparison::{CLASSES, Contender, POLICIES, WORKLOADS, contender};
 use machine::Machine;
 use policy::table::TYPES_MAX;
 use policy::{Instance, Policy};
 use report::text::{Align, plural, table, wrapped};
 use serde_json::{Value, json};
+use terminal::{Failure, meant, output};
 use workload::Workload;
 use workload::apps::Apps;
 use workload::npb::Npb;
 use workload::programs::Programs;
 
 use crate::cli::List;
-use crate::contender::{self, CLASSES, Contender, POLICIES};
-use crate::failure::Failure;
-use crate::plan::WORKLOADS;
-use crate::repro::figures;
-use crate::{meant, output};
-
-/// Kinds that can be listed.
-pub const KINDS: [&str; 4] = ["policies", "machines", "workloads", "figures"];
+use crate::complete::KINDS;
 
 /// Shows everything, one kind, or one item.
 pub fn run(list: &List) -> Result<(), Failure> {
@@ -34,7 +29,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
         Some("machines") => machines(),
         Some("workloads") => workloads(),
         Some("figures") => {
-            let (text, json) = figures()?;
+            let (text, json) = laboratory::figures()?;
             Shown { text, json }
         }
         Some(name) => one(name)?,

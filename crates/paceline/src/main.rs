@@ -7,55 +7,45 @@ mod attempt;
 mod cli;
 mod compare;
 mod complete;
+mod completions;
 mod config;
-mod contender;
 mod contest;
 mod doctor;
 mod doubt;
+mod ending;
 mod export;
-mod failure;
-mod files;
-mod ground;
-mod hackbench;
-mod here;
 mod import;
-mod interrupt;
 mod known;
 mod list;
-mod machines;
-mod meant;
 mod measure;
 mod nearness;
-mod outbox;
-mod output;
 mod perfetto;
 mod placed;
-mod plan;
-mod profile;
-mod progress;
+mod present;
 mod record;
 #[cfg(test)]
 mod reference;
-mod replay;
 mod repro;
+mod request;
 mod run;
-mod scratch;
 mod shares;
-mod shell;
-mod turbo;
+mod telling;
+mod tried;
 mod verdict;
 
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use comparison::POLICIES;
+use terminal::{Failure, interrupt, meant, output, say_as_much_as};
 
 use cli::{Cli, Verb};
-use failure::Failure;
 
 fn main() -> ExitCode {
-    complete::answer();
+    completions::answer();
     interrupt::outlive_file_limits();
+    interrupt::register_cleanup(vm::kernel::forget_fetch);
     match parse().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -69,7 +59,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    progress::say_as_much_as(cli.quiet, cli.verbose);
+    say_as_much_as(cli.quiet, cli.verbose);
     match cli.verb {
         Verb::List(list) => list::run(&list),
         Verb::Compare(mut compare) => {
@@ -89,9 +79,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Shares(shares) => shares::run(&shares),
         Verb::Report(report) => again::run(&report),
         Verb::Config(config) => config::run(&config),
-        Verb::Completions { shell } => completions(shell),
+        Verb::Completions { shell } => completions::run(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
-        Verb::Guest { .. } => vm::guest::main(&contender::POLICIES),
+        Verb::Guest { .. } => vm::guest::main(&POLICIES),
     }
 }
 
@@ -185,12 +175,6 @@ fn foreign_argument() -> String {
         "the argument {:?} is not UTF-8; give it another name, or put the command into a script",
         foreign.unwrap_or_default()
     )
-}
-
-fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
-    let script = complete::script(shell)
-        .map_err(|error| Failure::run(format!("cannot write the script: {error}")))?;
-    output::print(&String::from_utf8_lossy(&script))
 }
 
 fn manual(verb: Option<&str>) -> Result<(), Failure> {

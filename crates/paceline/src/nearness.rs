@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How far a replay is from its recording, and what the recording lacks: for `try`, and for `compare` of a recording.
 
+use comparison::replay::Went;
+use comparison::{Contender, Plan};
 use policy::Told;
 use record::Source;
 use report::text::{percent, plural, time};
 use report::{Recording, Results, Summary};
-
-use crate::contender::Contender;
-use crate::failure::Failure;
-use crate::ground;
-use crate::plan::Plan;
-use crate::progress::Progress;
-use crate::replay::Went;
+use terminal::{Failure, Progress};
 
 /// Linux's own class.
 pub const DEFAULT: &str = "default";
@@ -57,7 +53,7 @@ fn replayed_s(summary: &[Summary], under: &str) -> Option<f64> {
 fn replayed_under(plan: &Plan, under: &str) -> Result<f64, Failure> {
     let contenders = vec![Contender::parse(under)?];
     let alone = Plan { contenders, events: false, ..plan.clone() };
-    let measured = ground::run(&alone, &Progress::new(1))?;
+    let measured = alone.run(&Progress::new(1))?;
     let results = Results::new(alone.setting(), &measured.outcomes, false);
     replayed_s(&results.summary, under).ok_or_else(|| Failure::run("it has no run"))
 }

@@ -7,9 +7,8 @@ use std::path::Path;
 
 use record::{Kind, Left, Reader};
 use report::{Draft, FileError};
+use terminal::Failure;
 use trace::perfetto::{Perfetto, State};
-
-use crate::failure::Failure;
 
 /// Writes the timeline of the recording at `from`.
 pub fn write(from: &Path, to: &Path) -> Result<(), Failure> {

@@ -7,11 +7,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use comparison::replay::coarse;
 use live::recorder::{Lost, Recorded, Recorder};
 use live::sampler::Sampler;
 use record::{Header, WriteError};
 use report::Draft;
-use report::text::{count, percent, time};
+use report::text::{count, time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -19,13 +20,14 @@ use rustix::process::{
 };
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGTERM};
+use terminal::files::{refused, unwritable};
+use terminal::interrupt::{self, Signals};
+use terminal::{Failure, failed, output};
 
 use crate::cli::Record;
-use crate::failure::{Failure, failed};
-use crate::files::{refused, unwritable};
-use crate::interrupt::{self, Signals};
-use crate::run::as_shell;
-use crate::{export, output, perfetto};
+
+use crate::ending::as_shell;
+use crate::{export, perfetto};
 
 /// How often the command and the disk are checked.
 const LOOK: Duration = Duration::from_millis(20);
@@ -415,15 +417,6 @@ fn missing(lost: Lost) -> String {
         ),
     };
     format!("{} LOST: {why}", count(lost.all() as f64))
-}
-
-/// A note about a recording of procfs.
-pub fn coarse(unseen: Option<f64>) -> String {
-    let unseen = unseen.map_or("an unknown part".to_string(), percent);
-    format!(
-        "coarse: sampled from procfs, wakeups not known; {unseen} of the CPU time is missing, of threads that ended \
-         between two samples"
-    )
 }
 
 #[cfg(test)]

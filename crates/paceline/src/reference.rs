@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
+use comparison::{CLASSES, POLICIES};
 use policies::{FOLDERS, Folder};
 use serde_json::Value;
 
 use crate::cli::Cli;
-use crate::contender::{CLASSES, POLICIES};
-use crate::repro;
 
 const MADE: &str =
     "<!-- Made from the code: UPDATE_DOCS=1 cargo test -p paceline reference -->\n\n";
@@ -154,7 +153,7 @@ fn measured() -> String {
     page += "<!-- not run: takes minutes to hours -->\n```sh\npaceline repro PAPER --only NAME\n```\n\n";
     page += "*Quick* figures were measured with `--quick`: fewer boots, seeds and sizes. Ranges are those of boots, seeds or \
              costs. [Accuracy](accuracy.md) says why figures are missed.\n";
-    for paper in repro::papers().filter(|paper| *paper != "all") {
+    for paper in laboratory::papers().filter(|paper| *paper != "all") {
         let figures = kept(paper);
         if figures.is_empty() {
             continue;
@@ -169,7 +168,7 @@ fn measured() -> String {
 fn one_figure(figure: &Value) -> String {
     let text = |key: &str| figure[key].as_str().unwrap_or("–").to_string();
     let unit = text("unit");
-    let said = |value: &Value| value.as_f64().map(|value| repro::said(&unit, value));
+    let said = |value: &Value| value.as_f64().map(|value| laboratory::said(&unit, value));
     let range = figure["ours_range"].as_array().filter(|range| range[0] != range[1]);
     let range = range.and_then(|range| said(&range[0]).zip(said(&range[1])));
     let range = range.map_or(String::new(), |(least, most)| format!(" ({least} – {most})"));

@@ -1,31 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `run`: a policy in charge of this machine's own kernel, until it is told to end or has to.
 
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::{
-    Attached, Behind, CONTROL_SHARE, Counting, Event, Exit, Glance, Knows, Load, Lookout, Reader,
-    Scope, Standing,
-};
-use policy::table::SLOTS;
-use policy::{Instance, Policy, Profile, Sources, Told, Topology};
-use serde_json::{Value, json};
+use comparison::loading::{heed_limits, heed_numbers, may_load, outrank_policies};
+use comparison::{Contender, POLICIES, contender, turbo};
+use live::{Attached, Behind, Exit, Glance, Lookout, Scope, Standing};
+use measuring::core_types;
+use policy::{Instance, Policy, Profile, Told, Topology};
+use report::text::plural;
+use serde_json::json;
+use terminal::{Failure, failed, interrupt, output};
 
 use crate::affinity;
-use crate::cli::{By, CountedBy, Counter, Run};
-use crate::contender::{self, Contender, POLICIES};
-use crate::failure::{Failure, failed};
-use crate::here::{heed_limits, heed_numbers, may_load, outrank_policies};
-use crate::known::Known;
-use crate::machines::core_types;
-use crate::placed::{self, Moves};
-use crate::{interrupt, output, turbo};
-use report::text::plural;
+use crate::cli::{By, Run};
+use crate::ending::{End, conclude, released, start};
+use crate::known::{Known, counting};
+use crate::placed::Moves;
+use crate::telling::{tell, warning, warning_json};
 
 /// How often the kernel and the command are checked.
 const LOOK: Duration = Duration::from_millis(200);
@@ -36,8 +32,6 @@ const STATS_MIN: Duration = Duration::from_millis(10);
 const LOOK_BEHIND: Duration = Duration::from_secs(2);
 /// One part in this many of its time goes into that search.
 const LOOK_BEHIND_SHARE: u32 = 50;
-/// A step of a control plane that takes longer is stuck, most likely in the kernel.
-const STANDS_STILL: Duration = Duration::from_secs(5);
 /// The kernel's reason is complete this long after it has ejected the policy.
 const DUMP_TAKES: Duration = Duration::from_secs(2);
 /// Longest time of an ejection: it waits for every task.
@@ -123,12 +117,6 @@ fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failur
     watch.tell_end(end, exit.as_ref())
 }
 
-/// No policy is in charge any more: signals have their default actions, and writes wait for readers again.
-pub fn released() {
-    interrupt::heed_no_more();
-    output::wait_again();
-}
-
 /// The policy, with its actions off if that was requested: it only reports what it would do.
 fn dry(args: &Run) -> Result<String, Failure> {
     if !args.dry_run {
@@ -147,21 +135,6 @@ fn dry(args: &Run) -> Result<String, Failure> {
     }
     let sign = if args.policy.contains(':') { ',' } else { ':' };
     Ok(format!("{}{sign}act=off", args.policy))
-}
-
-/// Why it ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Ctrl-C, a hangup or SIGTERM.
-    Interrupted,
-    /// `--for` is over.
-    Time,
-    /// The command has ended.
-    Command(ExitStatus),
-    /// The kernel ejected the policy.
-    Kernel,
-    /// The reader of its lines has gone.
-    Unread,
 }
 
 struct Watch<'a> {
@@ -273,144 +246,6 @@ fn scheduler_in_charge() -> String {
     }
 }
 
-/// Prints statistics of the machine, and the state of the control plane.
-pub fn tell(
-    json: bool,
-    label: &str,
-    passed: Duration,
-    load: &Load,
-    knows: Option<Knows>,
-    moves: &mut Moves,
-) -> Result<(), Failure> {
-    let sources = knows.as_ref().map(|knows| knows.sources);
-    let moved = knows.as_ref().map_or(Vec::new(), |knows| moves.since(&knows.placed));
-    let troubles = knows.as_ref().map_or(Vec::new(), troubles);
-    let says = knows.and_then(|knows| knows.says);
-    if json {
-        let mut all = statistics(label, passed, load, sources);
-        if let Some(says) = says {
-            all["control"] = json!(says);
-        }
-        if !moved.is_empty() {
-            all["placed"] = placed::json(&moved);
-        }
-        troubles.into_iter().for_each(|trouble| all[trouble.key] = trouble.value);
-        return output::print(&format!("{all}\n"));
-    }
-    let control = says.map_or_else(|| speeds_from(sources), |says| format!("; {says}"));
-    let troubles: String =
-        troubles.iter().map(|trouble| format!("; its control plane {}", trouble.said)).collect();
-    output::say(&(line(label, passed, load) + &control + &troubles));
-    if let Some(moved) = placed::line(&moved) {
-        output::say(&format!("{label}: {moved}"));
-    }
-    Ok(())
-}
-
-/// A problem of a control plane.
-struct Trouble {
-    /// Key of its number in JSON.
-    key: &'static str,
-    value: Value,
-    said: String,
-}
-
-fn troubles(knows: &Knows) -> Vec<Trouble> {
-    let held_up = knows.held_up.map(|pause| Trouble {
-        key: "control_held_up_s",
-        value: json!(pause.as_secs_f64()),
-        said: format!(
-            "pauses for {:.2} s at a time, or it would take more than a {CONTROL_SHARE}th of a CPU",
-            pause.as_secs_f64()
-        ),
-    });
-    let stands = knows.stepping.filter(|took| *took > STANDS_STILL).map(|took| Trouble {
-        key: "control_stands_still_s",
-        value: json!(took.as_secs_f64()),
-        said: format!("has stood still for {:.0} s", took.as_secs_f64()),
-    });
-    let refused = Some(knows.refused).filter(|count| *count > 0).map(|count| Trouble {
-        key: "control_refused_tasks",
-        value: json!(count),
-        said: format!(
-            "plans for {SLOTS} tasks at a time, and not for {} that came beyond those",
-            plural(count as usize, "task")
-        ),
-    });
-    [held_up, stands, refused].into_iter().flatten().collect()
-}
-
-fn line(label: &str, passed: Duration, load: &Load) -> String {
-    let events = load.events.iter().map(|(name, count)| format!("; {name} {count} times"));
-    format!(
-        "{label}: {:.0} s, {:.1} % busy, {:.0} switches/s, {} runnable{}",
-        passed.as_secs_f64(),
-        load.busy * 100.0,
-        load.switches_per_s,
-        load.runnable,
-        events.collect::<String>()
-    )
-}
-
-/// The control plane's sources of the running tasks' speeds.
-fn speeds_from(sources: Option<Sources>) -> String {
-    let Some(of) = sources else { return String::new() };
-    let all = [
-        (of.counters, "measured"),
-        (of.profile, "told"),
-        (of.memory, "remembered"),
-        (of.unknown, "unknown"),
-    ];
-    let some = all.iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<String> = some.map(|(count, how)| format!("{count} {how}")).collect();
-    if parts.is_empty() { String::new() } else { format!("; speeds: {}", parts.join(", ")) }
-}
-
-fn warning(label: &str, passed: Duration, behind: &Behind) -> String {
-    let Behind { task, cpus, real_time, ran, passed: of } = behind;
-    format!(
-        "{label}: {:.0} s, {}[{}] waits for CPU {}, which real-time {}[{}] keeps: it ran {:.2} of the last {:.1} s",
-        passed.as_secs_f64(),
-        task.name,
-        task.tid,
-        listed(cpus),
-        real_time.name,
-        real_time.tid,
-        ran.as_secs_f64(),
-        of.as_secs_f64(),
-    )
-}
-
-fn listed(cpus: &[usize]) -> String {
-    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
-}
-
-fn warning_json(label: &str, passed: Duration, behind: &Behind) -> Value {
-    let Behind { task, cpus, real_time, ran, passed: of } = behind;
-    json!({
-        "t_s": passed.as_secs_f64(), "policy": label,
-        "behind_real_time": {
-            "task": task.name, "tid": task.tid, "cpus": cpus,
-            "real_time": real_time.name, "real_time_tid": real_time.tid,
-            "ran_s": ran.as_secs_f64(), "of_s": of.as_secs_f64(),
-        },
-    })
-}
-
-fn statistics(label: &str, passed: Duration, load: &Load, sources: Option<Sources>) -> Value {
-    let mut all = json!({
-        "t_s": passed.as_secs_f64(), "policy": label, "busy": load.busy,
-        "switches_per_s": load.switches_per_s, "runnable": load.runnable, "events": load.events,
-    });
-    if let Some(of) = sources {
-        all["speeds_from"] = json!({
-            "counters": of.counters, "profile": of.profile, "memory": of.memory,
-            "unknown": of.unknown,
-        });
-    }
-    all
-}
-
 fn reason(exit: Option<&Exit>) -> String {
     match exit {
         Some(exit) if exit.message.is_empty() => exit.reason.clone(),
@@ -461,20 +296,6 @@ fn topology(args: &Run) -> Result<Topology, Failure> {
     Ok(topology)
 }
 
-pub fn counting(args: &Run) -> Counting {
-    Counting {
-        event: match args.counter {
-            Counter::Own => Event::Own,
-            Counter::CpuClock => Event::CpuClock,
-            Counter::Off => Event::Nothing,
-        },
-        reader: match args.counted_by {
-            CountedBy::Either => Reader::Either,
-            CountedBy::Switches => Reader::Switches,
-        },
-    }
-}
-
 fn named(text: &str) -> Result<Instance, Failure> {
     let [contender] = &contender::parse_all(&[text.to_string()])?[..] else {
         return Err(Failure::input("a kernel runs one policy at a time: name one"));
@@ -504,142 +325,5 @@ fn whom(scope: Scope) -> &'static str {
     match scope {
         Scope::All => "all tasks but real-time ones; Ctrl-C ends it",
         Scope::Asking => "tasks that ask for SCHED_EXT; Ctrl-C ends it",
-    }
-}
-
-/// Starts the command, with this process's scheduling before it went above policies.
-pub fn start(args: &Run, standing: Standing) -> Result<Child, Failure> {
-    let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]);
-    standing.give(&mut command);
-    if args.json {
-        // Standard output is for the lines.
-        command.stdout(Stdio::from(std::io::stderr()));
-    }
-    if args.partial && args.by == By::SchedExt {
-        live::ask_for_sched_ext(&mut command);
-    }
-    command
-        .spawn()
-        .map_err(|error| Failure::input(format!("cannot start {}: {error}", args.command[0])))
-}
-
-/// A command's status as a shell reports it: 128 plus the number of a signal that ended it.
-pub fn as_shell(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
-}
-
-/// Ends with no policy in charge. The command runs to its end, whatever else failed. If it fails, its status is this
-/// command's, and other errors are only printed.
-pub fn conclude(
-    end: Result<End, Failure>,
-    said: Result<(), Failure>,
-    child: Option<Child>,
-    suspended: &AtomicBool,
-) -> Result<(), Failure> {
-    // Signals are not checked from here on.
-    released();
-    if child.is_some() && suspended.load(Ordering::Relaxed) {
-        // Stop together with the command, which the same key has stopped.
-        live::stop();
-    }
-    let status = match (&end, child) {
-        (Ok(End::Command(status)), _) => Some(*status),
-        (_, Some(mut child)) => Some(child.wait().map_err(|error| failed(error.into()))?),
-        (_, None) => None,
-    };
-    let finished = finish(*end.as_ref().unwrap_or(&End::Unread), status);
-    match end.err().or(said.err()) {
-        // The reader has gone: neither a failure nor an end for the command.
-        None | Some(Failure::Closed) => finished,
-        Some(failure) if finished.is_err() => {
-            output::say(&format!("paceline: {failure}"));
-            finished
-        }
-        Some(failure) => Err(failure),
-    }
-}
-
-/// Passes on the command's own status. An ejected policy is a failure if the command has none.
-fn finish(end: End, status: Option<ExitStatus>) -> Result<(), Failure> {
-    match (end, status.map_or(0, as_shell)) {
-        (End::Kernel, 0) => Err(Failure::Status(1)),
-        (End::Interrupted, 0) => Err(Failure::Status(130)),
-        (_, 0) => Ok(()),
-        (_, own) => Err(Failure::Status(own as u8)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use signal_hook::consts::SIGTSTP;
-
-    use super::*;
-
-    #[test]
-    fn a_command_passes_its_status_on() {
-        let raw = |status| Some(ExitStatus::from_raw(status));
-        let command = |status| End::Command(ExitStatus::from_raw(status));
-        assert_eq!(finish(command(0), raw(0)), Ok(()));
-        assert_eq!(finish(command(3 << 8), raw(3 << 8)), Err(Failure::Status(3)));
-        assert_eq!(finish(command(9), raw(9)), Err(Failure::Status(137)), "killed");
-        assert_eq!(finish(End::Time, None), Ok(()));
-        assert_eq!(finish(End::Interrupted, None), Err(Failure::Status(130)));
-        assert_eq!(finish(End::Kernel, raw(0)), Err(Failure::Status(1)));
-        assert_eq!(finish(End::Unread, raw(3 << 8)), Err(Failure::Status(3)));
-    }
-
-    #[test]
-    fn a_command_ends_and_its_status_comes_first_whatever_else_fails() {
-        let raw = |status| ExitStatus::from_raw(status);
-        let fails = || Some(Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap());
-        let ends = || Some(Command::new("true").spawn().unwrap());
-        let full = || Failure::run("no space left");
-        let own = Err(Failure::Status(3));
-        let conclude = |end, said, child| conclude(end, said, child, &AtomicBool::new(false));
-        assert_eq!(conclude(Ok(End::Command(raw(3 << 8))), Err(Failure::Closed), None), own);
-        assert_eq!(conclude(Ok(End::Time), Err(Failure::Closed), fails()), own);
-        assert_eq!(
-            conclude(Ok(End::Kernel), Err(Failure::Closed), ends()),
-            Err(Failure::Status(1))
-        );
-        assert_eq!(conclude(Ok(End::Time), Err(full()), fails()), own);
-        assert_eq!(conclude(Err(full()), Ok(()), fails()), own);
-        assert_eq!(conclude(Err(full()), Ok(()), ends()), Err(full()));
-        assert_eq!(conclude(Ok(End::Time), Err(Failure::Closed), ends()), Ok(()));
-    }
-
-    #[test]
-    fn what_keeps_a_control_plane_from_its_work_is_said() {
-        let said = |knows: &Knows| -> Vec<(&str, String)> {
-            troubles(knows).into_iter().map(|trouble| (trouble.key, trouble.said)).collect()
-        };
-        let stepping = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(said(&Knows { stepping: stepping(5), ..Knows::default() }), []);
-        let still = ("control_stands_still_s", "has stood still for 7 s".to_string());
-        assert_eq!(said(&Knows { stepping: stepping(7), ..Knows::default() }), [still]);
-        let full = "plans for 16383 tasks at a time, and not for 1 task that came beyond those";
-        let full = ("control_refused_tasks", full.to_string());
-        assert_eq!(said(&Knows { refused: 1, ..Knows::default() }), [full]);
-        let held_up = Some(Duration::from_millis(300));
-        let [(key, said)] = &said(&Knows { held_up, ..Knows::default() })[..] else {
-            panic!("it is one trouble")
-        };
-        assert_eq!(*key, "control_held_up_s");
-        assert!(said.starts_with("pauses for 0.30 s at a time"), "{said}");
-    }
-
-    #[test]
-    fn a_terminal_is_not_left_to_a_command_that_was_stopped_alone() {
-        let suspended = interrupt::suspends().unwrap();
-        let mut command = Command::new("sh");
-        command.args(["-c", "sleep 0.3; grep SigCgt /proc/$PPID/status"]).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut out = child.stdout.take().unwrap();
-        assert_eq!(conclude(Ok(End::Time), Ok(()), Some(child), &suspended), Ok(()));
-        let handled = std::io::read_to_string(&mut out).unwrap();
-        let handled =
-            u64::from_str_radix(handled.trim_start_matches("SigCgt:").trim(), 16).unwrap();
-        assert_eq!(handled >> (SIGTSTP - 1) & 1, 0, "Ctrl-Z stops the command and not its parent");
     }
 }

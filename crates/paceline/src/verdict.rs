@@ -6,17 +6,17 @@
 //! own. All others are judged by the runs alone. A policy *gains* if the median of its runs' own ratios is below 1 by
 //! [`GAIN_MIN`] or more, and each run needs less.
 
+use comparison::{Job, On, Plan};
 use report::figure::range;
 use report::text::{digits, percent};
 use report::{Answer, Clock, Results, Spread, Verdict};
+use terminal::shell::line;
 
 use crate::contest::{
     Contestant, GAIN_MIN, and, contestants, costs, each_costs, faster, gain, middle, told_costs,
     waits,
 };
 use crate::nearness::DEFAULT;
-use crate::plan::{Job, Place, Plan};
-use crate::shell::line;
 use crate::{attempt, doctor};
 
 /// Adds the answer, if there is anything to compare with the first policy.
@@ -237,11 +237,11 @@ fn next(plan: &Plan, first: &str, policy: &str) -> Option<String> {
     // No kernel has a model: Linux's own class stands in for it.
     let first = if plan.is_real(first) { first } else { DEFAULT };
     let both = format!("{first},{policy}");
-    let before: &[&str] = match plan.place {
-        Place::Sim { .. } => &["compare", "--on", "vm", "--policy", &both],
-        Place::Vm { .. } if doctor::obstacle().is_some() => return None,
-        Place::Vm { .. } => &["compare", "--on", "here", "--runs", "5", "--policy", &both],
-        Place::Here(_) => &["run", policy, "--for", "60s"],
+    let before: &[&str] = match plan.ground.confirmed_by() {
+        Some(On::Here) if doctor::obstacle().is_some() => return None,
+        Some(On::Here) => &["compare", "--on", "here", "--runs", "5", "--policy", &both],
+        Some(other) => &["compare", "--on", other.name(), "--policy", &both],
+        None => &["run", policy, "--for", "60s"],
     };
     let words = ["paceline"].iter().chain(before).chain(&["--"]).copied();
     Some(line(words.chain(argv.iter().map(String::as_str))))

@@ -39,11 +39,11 @@ pub const TICK_NS_MAX: u64 = 10_000_000;
 /// A scheduler, as data. A policy names what it has, and takes the rest from [`Policy::BARE`].
 ///
 /// ```
-/// use policy::{Build, Instance, Knob, Policy, Promises, Unit, Variable};
+/// use policy::{Instance, Knob, Policy, Promises, Unit};
 ///
 /// // `policy_build::policy("mine", "src/bpf/main.bpf.c")` makes both, and `policy::built!(mine)` names them.
 /// mod mine {
-///     use super::*;
+///     use policy::{Build, Variable};
 ///     pub const BUILD: Build = Build { ops: "mine", ..Build::NONE };
 ///     pub const SLICE_NS: Variable = Variable { symbol: Some("knob_slice_ns"), default: 5_000_000 };
 /// }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use policy::{Instance, Profile};
 use record::Detail;
 use serde::{Deserialize, Serialize};
@@ -176,16 +177,15 @@ impl Default for Shape {
     }
 }
 
-/// The guest's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What the guest's clock counts. With the first two, CPUs run in turn, one instruction a nanosecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// Instructions of all CPUs, run in turn, one a nanosecond. Time constants are multiplied by the number of CPUs,
-    /// since each CPU gets that part of a second.
+    /// Instructions of all CPUs, with time constants scaled by their number
     Dilated,
-    /// Instructions, nothing scaled: exact with one CPU.
+    /// Instructions of all CPUs: exact with one CPU, misleading with more
     Icount,
-    /// The host's time, CPUs side by side: noisy.
+    /// Real time, CPUs side by side: noisy
     Threads,
 }
 

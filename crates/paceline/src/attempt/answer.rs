@@ -10,7 +10,7 @@ use report::figure::range;
 use report::text::{count, digits, percent, plural};
 use report::{Answer, Recording, Spread, Verdict};
 
-use super::next::Ways;
+use super::next::{Refusal, Ways};
 use crate::contest::{
     Contestant, GAIN_MIN, and, at_what_cost, costs, each_costs, faster, gain, middle, told_costs,
     waits,
@@ -37,27 +37,6 @@ pub struct Case {
     pub is_doubtful: bool,
     /// The policies.
     pub contestants: Vec<Contestant>,
-}
-
-/// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Nothing was recorded, or there is nothing to compare.
-    Unknown,
-    /// The replay is on another machine.
-    OtherMachine,
-    /// The replay is far off, and other tasks used the machine.
-    OffAndBusy,
-    /// The replay is far off, and pipes were not recorded.
-    OffAndUnseen,
-    /// The replay is far off for an unknown reason.
-    Off,
-    /// Other tasks used the machine.
-    Busy,
-    /// The samples of procfs missed too much.
-    Missed,
-    /// One replay of each policy cannot tell a gain from chance.
-    OneRun,
 }
 
 /// How a policy compares.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Answers by example; and for any replays, that no answer contradicts a warning.
 
+use comparison::replay::{UNSEEN, Went};
 use proptest::prelude::*;
 use report::{Beside, Clock, Results, Setting};
 use trace::{Observed, Outcome, TaskObserved};
@@ -8,8 +9,6 @@ use trace::{Observed, Outcome, TaskObserved};
 use super::*;
 use crate::contest::contestants;
 use crate::nearness;
-use crate::replay::{UNSEEN, Went};
-use crate::repro::answers::contradictions;
 
 const MS: u64 = 1_000_000;
 
@@ -89,7 +88,7 @@ fn ways() -> Ways {
 fn answered(of: &[(&str, Vec<Ran>)], went: &Went) -> Answer {
     let results = tried(of, went, &ways());
     let json = serde_json::from_str(&results.json()).unwrap();
-    assert_eq!(contradictions(&json), Vec::<String>::new());
+    assert_eq!(laboratory::contradictions(&json), Vec::<String>::new());
     results.answer.unwrap()
 }
 
@@ -369,6 +368,6 @@ proptest! {
         let of: All = labels.zip(&replays).map(|(label, runs)| (label, runs[..count].to_vec())).collect();
         let results = tried(&of, &went, &Ways { obstacle, ..ways() });
         let json = serde_json::from_str(&results.json()).unwrap();
-        prop_assert_eq!(contradictions(&json), Vec::<String>::new());
+        prop_assert_eq!(laboratory::contradictions(&json), Vec::<String>::new());
     }
 }

@@ -3,13 +3,33 @@
 
 use std::path::Path;
 
-use super::answer::Refusal;
-use crate::shell::line;
+use terminal::shell::line;
 
 /// Length of a policy's first run on a real machine.
 const FIRST: &str = "60s";
 /// Rounds of a comparison on this machine.
 const ROUNDS: &str = "5";
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing was recorded, or there is nothing to compare.
+    Unknown,
+    /// The replay is on another machine.
+    OtherMachine,
+    /// The replay is far off, and other tasks used the machine.
+    OffAndBusy,
+    /// The replay is far off, and pipes were not recorded.
+    OffAndUnseen,
+    /// The replay is far off for an unknown reason.
+    Off,
+    /// Other tasks used the machine.
+    Busy,
+    /// The samples of procfs missed too much.
+    Missed,
+    /// One replay of each policy cannot tell a gain from chance.
+    OneRun,
+}
 
 /// Facts that decide what can be run next.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The request of `paceline shares`: options checked against the policy, turned into a problem.
 
+use terminal::Failure;
 use uneven::{Base, Deviation, Policy, Problem, Reading, Task};
 
 use crate::cli::{ShareBase, SharePolicy, ShareReading, Shares};
-use crate::failure::Failure;
 
 /// The values of the talk and its figures: 85 % of fair performance, speeds within 0.2 (slide 13).
 const TARGET: f64 = 0.85;

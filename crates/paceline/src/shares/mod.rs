@@ -6,13 +6,13 @@ mod sweep;
 
 use report::text::{Align, Style, digits, percent, table, wrapped};
 use serde::Serialize;
+use terminal::files::check_writable;
+use terminal::{Failure, interrupt, output};
 use uneven::{Metrics, Plan, plan};
 
 use crate::cli::Shares;
-use crate::failure::Failure;
-use crate::files::check_writable;
-use crate::{interrupt, output};
 use ask::Asked;
+use sweep::json;
 
 /// Plans and shows; nothing is run.
 pub fn run(arguments: &Shares) -> Result<(), Failure> {
@@ -53,10 +53,6 @@ impl<'a> Printed<'a> {
         let Plan { cpu, shares, relative } = plan;
         Printed { shares, relative, throughput, min, uniformity, uniformity_population, cpu }
     }
-}
-
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("plain data") + "\n"
 }
 
 fn text(asked: &Asked, plan: &Plan, style: Style) -> String {

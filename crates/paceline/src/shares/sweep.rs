@@ -5,14 +5,12 @@ use report::html;
 use report::plot::{Line, lines};
 use report::text::{Align, known, table, wrapped};
 use serde::Serialize;
+use terminal::files::write_report;
+use terminal::{Failure, output};
 use uneven::{Base, Error, Metrics, energy_per_work, plan};
 
 use super::ask::Asked;
-use super::json;
 use crate::cli::Shares;
-use crate::failure::Failure;
-use crate::files::write_report;
-use crate::output;
 
 const STEPS: u32 = 20;
 
@@ -119,4 +117,8 @@ fn page(asked: &Asked, points: &[Point]) -> String {
     body += &html::table("By target", &HEADINGS, &rows(points));
     body += &format!("<p>{}</p>\n", html::escape(&notes(asked)));
     html::page(&title, &body)
+}
+/// JSON for other programs, with a line end.
+pub fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain data") + "\n"
 }

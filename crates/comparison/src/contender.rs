@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The names for `--policy`: policies with their knobs, and Linux's own classes.
+
+use policy::{Instance, InstanceError};
+use sim::Scheduler;
+use terminal::{Failure, meant};
+
+pub use policies::POLICIES;
+
+/// A name that is no policy: one of Linux's own classes, or a model of related work. It has no knobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Its name for `--policy`.
+    pub name: &'static str,
+    /// One line for `paceline list`.
+    pub summary: &'static str,
+    /// Whether a guest has it; the simulator models each of them.
+    pub in_guest: bool,
+    /// Its model in the simulator.
+    pub model: Model,
+}
+
+/// The simulator's model of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// EEVDF.
+    Default,
+    /// Linux 2.6's CFS.
+    Cfs,
+    /// CAS with a model of another way to find siblings.
+    Related(sim::Related),
+}
+
+/// Linux's own classes, and classes that only the simulator has.
+pub static CLASSES: &[Class] = &[
+    Class {
+        name: "default",
+        summary: "Linux's own: EEVDF as the guest's kernel has it, and a model of it in sim",
+        in_guest: true,
+        model: Model::Default,
+    },
+    Class {
+        name: "cfs",
+        summary: "Linux 2.6's own, with its locks: vruntime, wakeup preemption, load balancing",
+        in_guest: false,
+        model: Model::Cfs,
+    },
+    Class {
+        name: "koka",
+        summary: "cas for threads that share memory, found by tracing them (Koka et al. 2005)",
+        in_guest: false,
+        model: Model::Related(sim::Related::Traced),
+    },
+    Class {
+        name: "parekh",
+        summary: "cas for threads that miss little after each other, sampled (Parekh et al. 2000)",
+        in_guest: false,
+        model: Model::Related(sim::Related::Sampled),
+    },
+];
+
+/// All names for `--policy`.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let classes = CLASSES.iter().map(|class| class.name);
+    classes.chain(POLICIES.iter().map(|policy| policy.name))
+}
+
+/// A participant in a comparison.
+#[derive(Clone, Debug)]
+pub enum Contender {
+    /// One of Linux's own classes.
+    Class(&'static Class),
+    /// A policy with its knobs set.
+    Policy(Instance),
+}
+
+impl Contender {
+    /// Its name in results.
+    pub fn label(&self) -> &str {
+        match self {
+            Contender::Class(class) => class.name,
+            Contender::Policy(instance) => &instance.label,
+        }
+    }
+
+    /// The policy to load for it, if any.
+    pub fn policy(&self) -> Option<&Instance> {
+        match self {
+            Contender::Class(_) => None,
+            Contender::Policy(instance) => Some(instance),
+        }
+    }
+
+    /// The simulator's scheduler for it.
+    pub fn scheduler(&self) -> Scheduler {
+        match self {
+            Contender::Class(class) => match class.model {
+                Model::Default => Scheduler::Default,
+                Model::Cfs => Scheduler::Cfs,
+                Model::Related(how) => Scheduler::Related(Instance::default(&cas::CAS), how),
+            },
+            Contender::Policy(instance) => Scheduler::Policy(instance.clone()),
+        }
+    }
+
+    /// Reads one contender: `name` or `name:knob=value,knob=value`.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let name = text.split(':').next().unwrap_or_default();
+        if let Some(class) = CLASSES.iter().find(|class| class.name == name) {
+            return match text == name {
+                true => Ok(Contender::Class(class)),
+                false => Err(Failure::input(format!("{name} has no knobs; write --policy {name}"))),
+            };
+        }
+        let instance = Instance::parse(text, &POLICIES).map_err(|error| match error {
+            InstanceError::UnknownPolicy { name, .. } => format!(
+                "no policy is called `{name}`; {}there are: {}",
+                meant::proposal(&name, names()),
+                names().collect::<Vec<_>>().join(", ")
+            ),
+            InstanceError::UnknownKnob { policy, name, known } => {
+                let proposal = meant::proposal(&name, known.split(", "));
+                format!("policy {policy} has no knob `{name}`; {proposal}it has: {known}")
+            }
+            other => other.to_string(),
+        });
+        instance.map(Contender::Policy).map_err(Failure::Input)
+    }
+}
+
+/// Reads every `--policy`. Commas separate both policies and knobs: `a:x=1,y=2,b` is `a` with two knobs, and `b`.
+pub fn parse_all(arguments: &[String]) -> Result<Vec<Contender>, Failure> {
+    let mut contenders: Vec<Contender> = Vec::new();
+    for text in arguments.iter().flat_map(|argument| split(argument)) {
+        let contender = Contender::parse(&text)?;
+        if contenders.iter().any(|other| other.label() == contender.label()) {
+            let label = contender.label();
+            return Err(Failure::input(format!(
+                "policy {label} is named twice; name it once, or with other knobs"
+            )));
+        }
+        contenders.push(contender);
+    }
+    match contenders.is_empty() {
+        true => Err(Failure::input("--policy names no policy; try --policy default,flsched")),
+        false => Ok(contenders),
+    }
+}
+
+/// Splits a list of policies: `knob=value` without a policy before a colon belongs to the policy before it.
+fn split(argument: &str) -> Vec<String> {
+    let mut policies: Vec<String> = Vec::new();
+    for part in argument.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let names_policy = match (part.find(':'), part.find('=')) {
+            (_, None) => true,
+            (Some(colon), Some(equals)) => colon < equals,
+            (None, Some(_)) => false,
+        };
+        match policies.last_mut() {
+            Some(last) if !names_policy => {
+                last.push(if last.contains(':') { ',' } else { ':' });
+                last.push_str(part);
+            }
+            _ => policies.push(part.to_string()),
+        }
+    }
+    policies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(arguments: &[&str]) -> Result<Vec<String>, String> {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let contenders = parse_all(&arguments).map_err(|failure| failure.to_string())?;
+        Ok(contenders.iter().map(|one| one.label().to_string()).collect())
+    }
+
+    #[test]
+    fn commas_part_policies_and_knobs() {
+        assert_eq!(split("a:x=1,y=2,b"), ["a:x=1,y=2", "b"]);
+        assert_eq!(split("a,b:x=1,c:y=2,z=3"), ["a", "b:x=1", "c:y=2,z=3"]);
+        assert_eq!(split("a,x=1"), ["a:x=1"]);
+        assert_eq!(split("a,,b,"), ["a", "b"]);
+    }
+
+    #[test]
+    fn one_policy_may_stand_twice_with_other_knobs() {
+        let both = labels(&["default,flsched:slice=50ms,pull=true", "flsched"]).unwrap();
+        assert_eq!(both, ["default", "flsched:slice=50ms,pull=true", "flsched"]);
+        let error = labels(&["flsched,flsched:slice=10ms"]).unwrap_err();
+        assert!(error.contains("flsched is named twice"), "{error}");
+    }
+
+    #[test]
+    fn what_does_not_exist_is_answered_with_what_does() {
+        let error = labels(&["flshed"]).unwrap_err();
+        assert!(error.contains("`flshed`") && error.contains("default, cfs, koka"), "{error}");
+        let error = labels(&["flsched:slize=5ms"]).unwrap_err();
+        assert!(error.contains("slize") && error.contains("slice, variant"), "{error}");
+        let error = labels(&["flsched:slice=fast"]).unwrap_err();
+        assert!(error.contains("expected a time from"), "{error}");
+        let error = labels(&["default:slice=1ms"]).unwrap_err();
+        assert!(error.contains("has no knobs"), "{error}");
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The laboratory: every figure that a paper published, with ours beside it. `paceline repro` is its command.
+//!
+//! A paper is data ([`paper`]). [`measure`] runs what its figures need, and their [`kinds`] take them from the outcomes;
+//! [`faults`] are those that a policy has to survive. [`judge`] compares them with their gates; [`show`] prints them.
+
+mod experiment;
+mod extremes;
+mod faults;
+mod judge;
+mod kind;
+mod kinds;
+mod measure;
+mod names;
+mod outcomes;
+mod paper;
+mod show;
+mod slides;
+mod sweep;
+mod views;
+
+use std::fs;
+use std::path::PathBuf;
+
+use comparison::guest::of_vm;
+use indicatif::MultiProgress;
+use terminal::files::{check_writable, write_report};
+use terminal::{Failure, Progress, interrupt, output};
+
+use measure::{Effort, Laboratory};
+use names::Wanted;
+use show::Row;
+
+/// What is to be measured, and how.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// A paper's name, or `all`.
+    pub name: String,
+    /// Names of figures and charts; empty: all of them.
+    pub only: Vec<String>,
+    /// List them, and run nothing.
+    pub list: bool,
+    /// Fewer boots, seeds and sizes.
+    pub quick: bool,
+    /// Print JSON.
+    pub json: bool,
+    /// The file for a report.
+    pub report: Option<PathBuf>,
+    /// The guest's kernel.
+    pub kernel: Option<PathBuf>,
+    /// Folder for kept boots of the guest.
+    pub keep: Option<PathBuf>,
+}
+
+/// Measures, shows, and fails unless every gate holds and no run failed.
+pub fn run(arguments: &Request) -> Result<(), Failure> {
+    let papers = paper::find(&arguments.name)?;
+    let wanted = Wanted::new(&papers, &arguments.only)?;
+    if arguments.list {
+        let style = output::style();
+        return output::print(&if arguments.json { wanted.json() } else { wanted.text(style) });
+    }
+    if let Some(path) = &arguments.report {
+        check_writable(path, "--report")?;
+    }
+    let names = |paper: &paper::Paper| {
+        let figures = paper.figure.iter().filter(|figure| wanted.has(&figure.name)).count();
+        figures + paper.view.iter().filter(|view| wanted.has(&view.name)).count()
+    };
+    let count: usize = papers.iter().map(names).sum();
+    let _scratch = interrupt::guard()?;
+    check_guests(arguments)?;
+    let progress = Progress::new(count as u64);
+    let (mut rows, mut charts) = (Vec::new(), Vec::new());
+    for paper in &papers {
+        let effort = Effort {
+            quick: arguments.quick,
+            kernel: arguments.kernel.clone(),
+            keep: arguments.keep.clone(),
+        };
+        let mut laboratory = Laboratory::new(paper, effort, &progress);
+        for figure in paper.figure.iter().filter(|figure| wanted.has(&figure.name)) {
+            let ours = laboratory.measure(figure)?;
+            let row = Row::new(paper, figure, ours, arguments.quick);
+            progress.known(&row.line());
+            rows.push(row);
+            progress.step();
+        }
+        for view in paper.view.iter().filter(|view| wanted.has(&view.name)) {
+            charts.push((paper.name.as_str(), laboratory.chart(view)));
+            progress.step();
+        }
+    }
+    drop(progress);
+    finish(arguments, &papers, &rows, &charts)
+}
+
+/// Refuses options that no guest could use, before runs of hours.
+fn check_guests(arguments: &Request) -> Result<(), Failure> {
+    if let Some(image) = &arguments.kernel {
+        vm::kernel::find(Some(image), None, &MultiProgress::new()).map_err(of_vm)?;
+    }
+    let Some(folder) = &arguments.keep else { return Ok(()) };
+    fs::create_dir_all(folder).map_err(|error| {
+        Failure::input(format!("--keep {}: {error}; name a folder", folder.display()))
+    })
+}
+
+fn finish(
+    arguments: &Request,
+    papers: &[paper::Paper],
+    rows: &[Row],
+    charts: &[show::Drawn],
+) -> Result<(), Failure> {
+    let shown = match arguments.json {
+        true => output::print(&show::json(rows)),
+        false => output::print(&show::text(papers, rows, charts, arguments.quick)),
+    };
+    if let Some(path) = &arguments.report {
+        let written = write_report(path, &show::html(papers, rows, charts), arguments.json);
+        output::end(written, Ok(()))?;
+    }
+    let all = rows.iter().all(Row::passes) && show::lost(rows, charts) == 0;
+    output::end(shown, if all { Ok(()) } else { Err(Failure::Gate) })
+}
+
+pub use kinds::answers::contradictions;
+pub use show::said;
+
+/// Names for `repro`.
+pub fn papers() -> impl Iterator<Item = &'static str> {
+    paper::PAPERS.iter().map(|(name, _)| *name).chain(["all"])
+}
+
+/// Names of all figures and charts.
+pub fn figure_names() -> Vec<String> {
+    names::all(&paper::find("all").unwrap_or_default())
+}
+
+/// Every figure and chart by its name, for people and for programs.
+pub fn figures() -> Result<(String, serde_json::Value), Failure> {
+    let papers = paper::find("all")?;
+    let all = names::Wanted::new(&papers, &[])?;
+    let json = serde_json::from_str(&all.json()).expect("it was written just now");
+    Ok((all.text(output::style()), json))
+}
