@@ -291,13 +291,13 @@ fn functions(chart: &mut Chart, policies: &[String], points: &[&Point]) {
             let seconds = cost.ns as f64 / 1e9;
             chart.rows.push(vec![
                 policy.clone(),
-                name.to_string(),
+                (*name).clone(),
                 count(cost.count as f64),
                 time(seconds),
             ]);
         }
         let bars: Vec<(String, f64)> =
-            functions.iter().map(|(name, cost)| (name.to_string(), cost.ns as f64 / 1e9)).collect();
+            functions.iter().map(|(name, cost)| ((*name).clone(), cost.ns as f64 / 1e9)).collect();
         let caption = format!("{}, {policy}, job {}", chart.title, point.at.label);
         let svg = plot::bars(&caption, "seconds", &bars);
         chart.plots.push((caption, svg));

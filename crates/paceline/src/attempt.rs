@@ -95,7 +95,7 @@ fn default_first(mut contenders: Vec<Contender>) -> Result<Vec<Contender>, Failu
     match contenders.iter().position(|contender| contender.label() == DEFAULT) {
         Some(at) => contenders[..=at].rotate_right(1),
         None => {
-            contenders.splice(..0, contender::parse_all(&[DEFAULT.to_string()])?).for_each(drop)
+            contenders.splice(..0, contender::parse_all(&[DEFAULT.to_string()])?).for_each(drop);
         }
     }
     Ok(contenders)

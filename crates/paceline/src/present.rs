@@ -56,7 +56,7 @@ fn origin(results: &Results) -> Origin {
     let mut policies: Vec<&str> = Vec::new();
     labels.for_each(|label| {
         if !policies.contains(&label) {
-            policies.push(label)
+            policies.push(label);
         }
     });
     Origin {

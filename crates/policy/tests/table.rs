@@ -54,12 +54,14 @@ impl C {
     }
 
     fn call<R>(&self, name: &str, pid: i32) -> R {
+        // SAFETY: table.c exports functions of this type.
         let function =
             unsafe { self.0.get::<extern "C" fn(*mut TaskStruct) -> R>(name.as_bytes()) };
         function.unwrap()(&mut C::task(pid))
     }
 
     fn table(&self) -> TaskTable {
+        // SAFETY: the library exports the table, and lives as long as the test.
         unsafe {
             let raw = *self.0.get::<*mut RawTable>(b"task_table").unwrap();
             TaskTable::new(NonNull::new(raw).unwrap())
@@ -70,7 +72,9 @@ impl C {
 #[test]
 fn c_and_rust_agree_on_layout_and_owners() {
     let c = C::new("layout");
+    // SAFETY: the library's names are C strings.
     let text = |pointer| unsafe { CStr::from_ptr(pointer) }.to_str().unwrap().to_string();
+    // SAFETY: the library exports as many fields as the list has.
     unsafe {
         let fields = *c.0.get::<*const Field>(b"fields").unwrap();
         for (i, (name, offset, size, owner)) in FIELDS.into_iter().enumerate() {

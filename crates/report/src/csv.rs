@@ -141,7 +141,7 @@ mod tests {
         let before_last = Cell::new(0);
         let rows = (0..100_000).map(|at| {
             before_last.set(written.get());
-            interval(at as f64)
+            interval(f64::from(at))
         });
         intervals(rows, Counted(&written)).unwrap();
         assert!(written.get() - before_last.get() < 1 << 16, "{before_last:?} of {written:?}");

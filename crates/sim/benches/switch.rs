@@ -53,7 +53,7 @@ fn two_at_once(bench: &mut Criterion) {
 
 fn known(bench: &mut Criterion) {
     bench.bench_function("calibration/1000", |bencher| {
-        bencher.iter(|| calibration(black_box(1000)))
+        bencher.iter(|| calibration(black_box(1000)));
     });
 }
 

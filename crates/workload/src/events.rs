@@ -240,7 +240,7 @@ impl<'a> Scope<'_, 'a> {
         for (field, value) in node.members(key)? {
             match field.as_str() {
                 "ref" => {
-                    flag = Some(self.objects.get("flag", value.string("ref")?, || Object::Flag))
+                    flag = Some(self.objects.get("flag", value.string("ref")?, || Object::Flag));
                 }
                 "up" => up = Some(value.boolean("up")?),
                 _ => return Err(unknown(value, &field, "ref, up")),

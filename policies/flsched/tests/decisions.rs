@@ -11,6 +11,7 @@ use proptest::prelude::*;
 #[test]
 fn only_a_task_that_outranks_or_cannot_move_or_is_the_kernels_goes_to_the_head() {
     let prefers_head = function::<unsafe extern "C" fn(u32, bool, bool) -> bool>("prefers_head");
+    // SAFETY: the function reads values alone.
     let ask = |weight, pinned, kernel| unsafe { prefers_head(weight, pinned, kernel) };
     assert!(!ask(100, false, false), "a task of nice 0 waits its turn");
     assert!(!ask(15, false, false), "a task of nice 10 is not put behind its turn either");
@@ -23,6 +24,7 @@ fn only_a_task_that_outranks_or_cannot_move_or_is_the_kernels_goes_to_the_head()
 fn the_end_of_a_slice_is_put_off_once_for_each_run() {
     let defer = function::<unsafe extern "C" fn(*mut i32, i32, u64) -> u64>("defer");
     let mut deferred = 0;
+    // SAFETY: the pointer is that of a local variable.
     let mut ask = |pid| unsafe { defer(&mut deferred, pid, 30) };
     assert_eq!(ask(7), 30);
     assert_eq!(ask(7), 0, "no task runs longer than slice and deferral");
@@ -37,6 +39,7 @@ proptest! {
         slice in 1u64..1000, tick in 1u64..1000, phase in 0u64..1000,
     ) {
         let ask = function::<unsafe extern "C" fn(u64, u64) -> u64>("slice");
+        // SAFETY: the function reads values alone.
         let asked = unsafe { ask(slice, tick) };
         let start = phase % tick;
         let end = (1..).map(|n| n * tick).find(|now| now.saturating_sub(start) >= asked).unwrap();
@@ -44,6 +47,7 @@ proptest! {
         prop_assert!(end - start <= slice.max(2 * tick - 1), "{} of {}", end - start, slice);
         prop_assert!(slice <= tick || end - start <= slice);
         let turn = function::<unsafe extern "C" fn(u64, u64, u64) -> u64>("turn");
+        // SAFETY: the function reads values alone.
         prop_assert!(end - start <= unsafe { turn(slice, tick, 0) }, "that is the longest turn");
     }
 
@@ -56,6 +60,7 @@ proptest! {
         let (mut taken, mut now, mut given) = (0u64, 1u64, Vec::new());
         for gap in gaps {
             now += gap;
+            // SAFETY: the pointer is that of a local variable.
             if unsafe { take_head(&mut taken, now, turn) } {
                 given.push(now);
             }
@@ -69,6 +74,7 @@ proptest! {
     fn a_search_for_work_visits_every_cpu_once(cpus in 1u32..512, start in 0u32..512) {
         let victim = function::<unsafe extern "C" fn(u32, i32, u32) -> i32>("victim");
         let start = start % cpus;
+        // SAFETY: the function reads values alone.
         let seen: Vec<i32> = (0..cpus).map(|i| unsafe { victim(cpus, start as i32, i) }).collect();
         prop_assert_eq!(seen[0], start as i32);
         let mut sorted = seen;

@@ -64,7 +64,7 @@ fn machines_and_tasks() {
     refused("task 2 has speed 250", |problem| problem.tasks[1].speeds[0] = 250.0);
     refused("task 1 has speed NaN", |problem| problem.tasks[0].speeds[0] = f64::NAN);
     refused("task 3 has speed inf", |problem| {
-        problem.tasks[2].bound = Some(vec![f64::INFINITY, 1.0])
+        problem.tasks[2].bound = Some(vec![f64::INFINITY, 1.0]);
     });
     refused("slowest core type", |problem| problem.tasks[0].speeds = vec![1.0, 3.5]);
     refused("3 speeds for 2", |problem| problem.tasks[0] = Task::new(vec![3.0, 2.0, 1.0]));

@@ -157,7 +157,7 @@ impl Simulator {
                         paid = (paid.0 + yes, paid.1 + all);
                     }),
                     What::MovesPerHour => {
-                        values.extend(own.iter().map(|run| 3600.0 * run.moves / run.seconds))
+                        values.extend(own.iter().map(|run| 3600.0 * run.moves / run.seconds));
                     }
                     _ => {
                         let other = runs(&wanted.against)?;

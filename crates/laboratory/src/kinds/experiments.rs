@@ -107,7 +107,7 @@ impl Kind for Makespan {
             let name = &self.experiment;
             return Err(Failure::input(format!("experiment {name} has no burners")));
         };
-        let cpus = experiment.cpus.unwrap_or(1) as f64;
+        let cpus = f64::from(experiment.cpus.unwrap_or(1));
         let ideal_s = tasks as f64 / cpus * work_ms as f64 / 1e3;
         let elapsed = values(&lab.outcomes(&self.experiment)?, &self.of, Quantity::Elapsed);
         let ratios = elapsed.into_iter().map(|(_, elapsed_s)| elapsed_s / ideal_s);

@@ -247,10 +247,10 @@ fn commands_run_in_a_test_or_say_why_not() {
                     offenders.extend(lost.map(|test| format!("{name}: no test is called {test}")));
                 }
                 "sh" => {
-                    offenders.push(format!("{name}: `{shows}` is not run, and does not say why"))
+                    offenders.push(format!("{name}: `{shows}` is not run, and does not say why"));
                 }
                 "" if is_command => {
-                    offenders.push(format!("{name}: `{shows}` is in a block without a language"))
+                    offenders.push(format!("{name}: `{shows}` is in a block without a language"));
                 }
                 _ => {}
             }

@@ -147,7 +147,7 @@ impl Cfs {
                 state.interval_ms = (state.interval_ms * 2).min(level_max_ms);
             }
             (false, 0) if idle != Idle::Newly => {
-                (state.failed, state.interval_ms) = (state.failed + 1, 1)
+                (state.failed, state.interval_ms) = (state.failed + 1, 1);
             }
             (false, 0) => state.interval_ms = 1,
             (false, _) => (state.failed, state.interval_ms) = (0, 1),

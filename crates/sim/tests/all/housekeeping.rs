@@ -108,7 +108,7 @@ fn a_run_ends_without_them_and_gets_stuck_in_spite_of_them() {
     };
     match run(&scenario(kept(), waits, Scheduler::Default)) {
         Err(SimError::Stuck { left, .. }) => {
-            assert!(left.contains("waits") && !left.contains("keeper"))
+            assert!(left.contains("waits") && !left.contains("keeper"));
         }
         other => panic!("{other:?}"),
     }
