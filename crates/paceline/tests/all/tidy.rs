@@ -214,3 +214,41 @@ fn no_two_places_of_the_policies_c_share_six_lines() {
     let twice = "a();\n/* b\n * c */\n\nd();\n{\ne();\n}\n";
     assert_eq!(twins(&[("x", twice), ("y", twice)], 3), ["x:1 and y:1"]);
 }
+
+/// Paths of files that a text names from the root of the tree, as far as they end in one of these.
+fn named_files(text: &str) -> impl Iterator<Item = &str> {
+    const ROOMS: [&str; 8] = [
+        "crates/",
+        "docs/",
+        "faults/",
+        "machines/",
+        "papers/",
+        "policies/",
+        "script/",
+        "workloads/",
+    ];
+    const ENDS: [&str; 8] = [".rs", ".c", ".h", ".md", ".toml", ".json", ".sh", ".txt"];
+    let is_path = |c: char| c.is_alphanumeric() || "_-./".contains(c);
+    let words = text.split(move |c| !is_path(c)).map(|word| word.trim_end_matches('.'));
+    words.filter(|word| {
+        ROOMS.iter().any(|room| word.starts_with(room))
+            && ENDS.iter().any(|end| word.ends_with(end))
+    })
+}
+
+#[test]
+fn files_that_prose_names_are_there() {
+    // Names of examples: a policy, a paper or a machine that a reader is to write.
+    let is_example = |path: &str| ["NAME", "/mine", "/vrr"].iter().any(|it| path.contains(it));
+    let is_prose = |name: &str| name.ends_with(".md") || name.ends_with(".toml");
+    let mut lost = Vec::new();
+    for (name, text) in files().into_iter().filter(|(name, _)| is_prose(name)) {
+        // In the folder of a crate or a policy, paths may begin there.
+        let own = Path::new(ROOT).join(&name);
+        let is_there =
+            |path: &str| own.ancestors().skip(1).take(4).any(|folder| folder.join(path).exists());
+        let absent = named_files(&text).filter(|path| !is_there(path) && !is_example(path));
+        lost.extend(absent.map(|path| format!("{name}: {path}")));
+    }
+    assert_none("files that are not there", lost);
+}
