@@ -7,6 +7,7 @@
 
 mod child;
 mod closure;
+mod cores;
 mod folders;
 pub mod guest;
 mod image;
@@ -22,6 +23,7 @@ mod shell;
 mod traced;
 
 pub use closure::which;
+pub use cores::{Taken, take_cores};
 pub use kernel::Kernel;
 pub use lookup::{Missing, missing, nowhere};
 pub use request::{BadInput, Clock, Keep, PolicyRef, Request, Shape, WorkloadRef};

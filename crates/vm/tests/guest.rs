@@ -2,7 +2,7 @@
 //! Tests in a real guest. They need QEMU, and a kernel that is in the cache or can be fetched.
 
 use std::path::PathBuf;
-use std::sync::{LazyLock, PoisonError, RwLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
@@ -99,13 +99,8 @@ fn request(policies: &[&str], argv: &[&str]) -> Request {
     }
 }
 
-/// A guest with CPUs side by side has the cores of this machine alone; guests with CPUs in turn need a core each.
-static CORES: RwLock<()> = RwLock::new(());
-
 fn run(request: &Request) -> anyhow::Result<Vec<Outcome>> {
-    let side_by_side = request.clock == Clock::Threads;
-    let alone = side_by_side.then(|| CORES.write().unwrap_or_else(PoisonError::into_inner));
-    let _shared = alone.is_none().then(|| CORES.read().unwrap_or_else(PoisonError::into_inner));
+    let _cores = vm::take_cores(request.clock, request.shape.cpus);
     let quiet = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
     vm::run(request, &std::env::current_exe()?, &quiet)
 }

@@ -7,7 +7,6 @@ mod run;
 mod sched_idle;
 mod verifier;
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
@@ -18,15 +17,6 @@ const BIN: &str = env!("CARGO_BIN_EXE_paceline");
 
 /// The command as `$P`, the state of sched_ext, an end with a reason: `repro live` gives its scripts the same.
 const PRELUDE: &str = include_str!("../../../../../faults/prelude.sh");
-
-/// A guest with CPUs side by side has the cores of this machine alone: beside another one, both would wait for cores, and
-/// boots break. Guests with CPUs in turn need a core each.
-static CORES: RwLock<()> = RwLock::new(());
-
-/// Waits until no guest has all cores.
-pub fn share_cores() -> RwLockReadGuard<'static, ()> {
-    CORES.read().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Policies without knobs, for a script.
 pub fn names<'a>(policies: impl IntoIterator<Item = &'a &'static Policy>) -> String {
@@ -81,9 +71,7 @@ fn run(request: Request, beside: &[&str], script: &str) {
     let limit = Duration::from_secs(1200);
     let request = Request { workload, limit, or_in_turn: true, ..request };
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-    let side_by_side = request.clock == Clock::Threads;
-    let alone = side_by_side.then(|| CORES.write().unwrap_or_else(PoisonError::into_inner));
-    let _shared = alone.is_none().then(share_cores);
+    let _cores = vm::take_cores(request.clock, request.shape.cpus);
     if let Err(error) = vm::run(&request, BIN.as_ref(), &hidden) {
         let said = format!("{error:#}");
         // an error begins with the whole script

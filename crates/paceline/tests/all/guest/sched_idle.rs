@@ -5,8 +5,6 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::guest::share_cores;
-
 fn paceline(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_paceline")).args(words).output().unwrap()
 }
@@ -21,7 +19,7 @@ fn in_a_guest_sched_idle_tasks_get_next_to_nothing_and_are_not_forgotten() {
     let file = folder.path().join("beside.json");
     std::fs::write(&file, BESIDE).unwrap();
     let policies = "cas,o1,dino,avx-fair,min-fair";
-    let _shared = share_cores();
+    let _cores = vm::take_cores(vm::Clock::Dilated, 2);
     let output = paceline(&[
         "compare",
         "--on",
