@@ -298,15 +298,13 @@ pub fn verified(instance: &Instance) -> anyhow::Result<Vec<(String, u32)>> {
 fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Object> {
     let build = &instance.policy.build;
     let mut object = ObjectBuilder::default().name(build.ops)?.open_memory(build.bpf)?;
-    let places = variables(build.bpf, ".rodata")?;
-    let lost = instance.variables().find(|(symbol, _)| !places.contains_key(*symbol));
-    if let Some((symbol, _)) = lost {
-        bail!("the BPF object of policy {} has no {symbol}", instance.policy.name);
-    }
     let knobs = instance.variables().map(|(symbol, value)| (symbol, value.to_ne_bytes().to_vec()));
     let mut config: Vec<_> = knobs.chain(topology.config()).collect();
     config.push(address::config());
-    set_rodata(&mut object, build.bpf, &config)?;
+    let absent = set_rodata(&mut object, build.bpf, &config)?;
+    if let Some((symbol, _)) = instance.variables().find(|(symbol, _)| absent.contains(symbol)) {
+        bail!("the BPF object of policy {} has no {symbol}", instance.policy.name);
+    }
     set_ops(&mut object, instance, scope)?;
     Ok(object.load()?)
 }

@@ -8,21 +8,25 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, Var};
 use libbpf_rs::{MapCore, MapFlags, Object, OpenObject};
 
-/// Writes each named `const volatile`; names that the object lacks are skipped.
-pub(crate) fn set_rodata(
+/// Writes each named `const volatile`. Returns the names that the object lacks, which are skipped.
+pub(crate) fn set_rodata<'n>(
     object: &mut OpenObject,
     bytes: &[u8],
-    config: &[(&str, Vec<u8>)],
-) -> anyhow::Result<()> {
+    config: &[(&'n str, Vec<u8>)],
+) -> anyhow::Result<Vec<&'n str>> {
     let places = variables(bytes, ".rodata")?;
     let Some(mut rodata) =
         object.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"))
     else {
-        return Ok(());
+        return Ok(config.iter().map(|(name, _)| *name).collect());
     };
+    let mut absent = Vec::new();
     let data = rodata.initial_value_mut().context("the object's .rodata has no value")?;
     for (name, value) in config {
-        let Some(&(offset, size)) = places.get(*name) else { continue };
+        let Some(&(offset, size)) = places.get(*name) else {
+            absent.push(*name);
+            continue;
+        };
         anyhow::ensure!(
             value.len() <= size && offset + size <= data.len(),
             "{name} is {size} bytes in C, not {}",
@@ -30,7 +34,7 @@ pub(crate) fn set_rodata(
         );
         data[offset..offset + value.len()].copy_from_slice(value);
     }
-    Ok(())
+    Ok(absent)
 }
 
 /// A program's variables as they are now.
