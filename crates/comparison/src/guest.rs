@@ -15,7 +15,7 @@ use terminal::{Failure, Progress, output};
 use crate::contender::Contender;
 use crate::job::Job;
 use crate::measured::Measured;
-use crate::plan::{Ground, On, Plan};
+use crate::plan::{Ground, On, Plan, not_found};
 
 /// A guest in QEMU.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Ground for Guest {
     }
 
     fn kinds(&self) -> Result<usize, Failure> {
-        Ok(1 + usize::from(self.shape.core_types.iter().copied().max().unwrap_or(0)))
+        Ok(policy::kinds(&self.shape.core_types))
     }
 
     fn run(&self, plan: &Plan, progress: &Progress) -> Result<Measured, Failure> {
@@ -78,9 +78,7 @@ impl Ground for Guest {
                 "`{program}` was not found in the guest, and did not run; add --with {}",
                 path.display()
             ),
-            Err(_) => {
-                format!("`{program}` was not found, and did not run; install it, or name another")
-            }
+            Err(_) => not_found(program),
         }
     }
 

@@ -62,7 +62,7 @@ pub trait Ground: Debug + Send + Sync {
 
     /// A note about a program that was not found, with a way to get it.
     fn lacks(&self, program: &str) -> String {
-        format!("`{program}` was not found, and did not run; install it, or name another")
+        not_found(program)
     }
 
     /// The ground that would confirm its results. None: loading the policy would.
@@ -87,6 +87,11 @@ pub trait Ground: Debug + Send + Sync {
     fn handles_signals(&self) -> bool {
         false
     }
+}
+
+/// A note about a program that neither the ground nor this machine has.
+pub(crate) fn not_found(program: &str) -> String {
+    format!("`{program}` was not found, and did not run; install it, or name another")
 }
 
 /// A comparison.

@@ -214,8 +214,13 @@ pub struct Topology {
 impl Topology {
     /// Number of kinds of cores.
     pub fn kinds(&self) -> usize {
-        1 + usize::from(self.core_type.iter().copied().max().unwrap_or(0))
+        kinds(&self.core_type)
     }
+}
+
+/// Number of kinds of cores, from the kind of each CPU's core.
+pub fn kinds(core_types: &[u16]) -> usize {
+    1 + usize::from(core_types.iter().copied().max().unwrap_or(0))
 }
 
 /// The rules of a machine's core clocks.
