@@ -31,7 +31,7 @@ pub fn may_load() -> Result<(), Failure> {
         ))
     })?;
     if state.state != "disabled" {
-        return Err(Failure::input(format!("{} here: {}", state.of_whom(), live::STOP_IT)));
+        return Err(Failure::input(format!("{} here: {}", state.phrase(), live::STOP_IT)));
     }
     let missing = live::missing_to_load();
     if !missing.is_empty() {

@@ -302,7 +302,7 @@ mod tests {
         }
         assert!(stands());
         drop(controlling);
-        go.send(()).expect("it is waited for");
+        go.send(()).expect("drop did not wait for the thread");
         went_on.recv_timeout(10 * PATIENCE).expect("its table is there still");
     }
 

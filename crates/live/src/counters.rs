@@ -16,7 +16,7 @@ use anyhow::Context;
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder};
 use policy::{Instance, Told, Topology};
 
-use crate::perf_event::{Whom, open};
+use crate::perf_event::{Target, open};
 use crate::renewal::{Renewal, Renewed};
 use crate::variables::set_rodata;
 use crate::{licenses, log, topology};
@@ -137,7 +137,7 @@ impl Counters {
         for cpu in topology::online(root).unwrap_or_default() {
             let mut why = "this kind of processor does not count them".to_string();
             let opened = ways(root, cpu, what, event).into_iter().find_map(|(unit, events)| {
-                let open = |(kind, config): &(u32, u64)| open(*kind, *config, Whom::Cpu(cpu));
+                let open = |(kind, config): &(u32, u64)| open(*kind, *config, Target::Cpu(cpu));
                 match events.iter().map(open).collect() {
                     Ok(counters) => Some(Opened { cpu, unit, events, counters }),
                     Err(error) => {
@@ -369,7 +369,7 @@ mod tests {
             assert!(command.status().unwrap().success());
             return;
         }
-        let opened = (0..most).map_while(|_| open(CLOCK.0, CLOCK.1, Whom::Thread(0)).ok());
+        let opened = (0..most).map_while(|_| open(CLOCK.0, CLOCK.1, Target::Thread(0)).ok());
         let opened: Vec<OwnedFd> = opened.collect();
         assert!(opened.len() as u64 + FILES_LEFT <= most, "{} of {most}", opened.len());
         assert!(fs::read_dir("/proc").is_ok());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::{self, Limit};
 use crate::counters::{Counters, Event, What};
 use crate::kernel::{FOLDER, OPS, TYPES};
-use crate::perf_event::{self, Whom};
+use crate::perf_event::{self, Target};
 use crate::process::{in_user_namespace, is_root};
 use crate::{licenses, topology, tracefs};
 
@@ -90,7 +90,7 @@ impl Facts {
         facts.namespaces = namespaces();
         facts.missing_to_load = missing_to_load();
         for (name, kind, config) in COUNTERS {
-            match perf_event::open(kind, config, Whom::Thread(0)) {
+            match perf_event::open(kind, config, Target::Thread(0)) {
                 Ok(_) => facts.counters.push(name),
                 Err(error) => drop(facts.missing_counters.insert(name, error.to_string())),
             }

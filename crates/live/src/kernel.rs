@@ -30,11 +30,11 @@ pub struct State {
 
 impl State {
     /// The state as a phrase: `lavd is enabled`.
-    pub fn of_whom(&self) -> String {
-        format!("{} is {}", self.who(), self.state)
+    pub fn phrase(&self) -> String {
+        format!("{} is {}", self.scheduler(), self.state)
     }
 
-    fn who(&self) -> &str {
+    fn scheduler(&self) -> &str {
         self.ops.as_deref().unwrap_or("another scheduler")
     }
 }
@@ -95,10 +95,10 @@ impl OwnClass {
 
 fn stayed(before: &State, now: &State) -> anyhow::Result<()> {
     if before.state != "disabled" {
-        bail!("{} here: {STOP_IT}", before.of_whom());
+        bail!("{} here: {STOP_IT}", before.phrase());
     }
     if now.state != "disabled" || now.enable_seq != before.enable_seq {
-        bail!("{} came in charge while it ran: stop that first, and run it again", now.who());
+        bail!("{} came in charge while it ran: stop that first, and run it again", now.scheduler());
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use rustix::process::Resource;
 
 /// The events to count: a CPU's or a thread's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whom {
+pub(crate) enum Target {
     /// All on a CPU: needs CAP_PERFMON.
     Cpu(usize),
     /// A thread's, wherever it runs.
@@ -18,7 +18,7 @@ pub(crate) enum Whom {
 
 /// Opens a counter that counts from now on, and never takes turns with others. A CPU's counter also has its counting
 /// time.
-pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
+pub(crate) fn open(kind: u32, config: u64, of: Target) -> io::Result<OwnedFd> {
     let mut wanted = perf_event_attr {
         type_: kind,
         size: size_of::<perf_event_attr>() as u32,
@@ -26,22 +26,24 @@ pub(crate) fn open(kind: u32, config: u64, whom: Whom) -> io::Result<OwnedFd> {
         ..perf_event_attr::default()
     };
     wanted.set_pinned(1);
-    match whom {
-        Whom::Thread(_) => wanted.set_exclude_kernel(1),
-        Whom::Cpu(_) => wanted.read_format = u64::from(libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED),
+    match of {
+        Target::Thread(_) => wanted.set_exclude_kernel(1),
+        Target::Cpu(_) => {
+            wanted.read_format = u64::from(libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED);
+        }
     }
-    opened(&wanted, whom)
+    opened(&wanted, of)
 }
 
 /// Files that counters of threads leave for others: for /proc, without which masks could not be restored.
 pub(crate) const FILES_LEFT: u64 = 64;
 
 /// Opens the described event.
-pub(crate) fn opened(wanted: &perf_event_attr, whom: Whom) -> io::Result<OwnedFd> {
+pub(crate) fn opened(wanted: &perf_event_attr, of: Target) -> io::Result<OwnedFd> {
     const CLOSE_ON_EXEC: libc::c_ulong = 8;
-    let (thread, cpu) = match whom {
-        Whom::Cpu(cpu) => (-1, cpu as i32),
-        Whom::Thread(tid) => (tid as i32, -1),
+    let (thread, cpu) = match of {
+        Target::Cpu(cpu) => (-1, cpu as i32),
+        Target::Thread(tid) => (tid as i32, -1),
     };
     let no_group = -1;
     // SAFETY: the kernel reads the struct during the call; what it returns is a new descriptor
@@ -61,8 +63,8 @@ pub(crate) fn opened(wanted: &perf_event_attr, whom: Whom) -> io::Result<OwnedFd
     // SAFETY: it is ours and open
     let opened = unsafe { OwnedFd::from_raw_fd(opened as i32) };
     let most = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    match whom {
-        Whom::Thread(_) if opened.as_raw_fd() as u64 + FILES_LEFT >= most => {
+    match of {
+        Target::Thread(_) if opened.as_raw_fd() as u64 + FILES_LEFT >= most => {
             Err(io::Error::from_raw_os_error(libc::EMFILE))
         }
         _ => Ok(opened),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::perf_event::{self, Whom};
+use crate::perf_event::{self, Target};
 
 /// A read asks the CPU itself, and wakes an idle one: no more often than this.
 const LOOK: Duration = Duration::from_secs(2);
@@ -70,7 +70,7 @@ impl Renewed {
         self.counted_ns = now;
         let (kind, config) = self.event;
         // It cannot be opened while the CPU is offline. If other events still have its place, it is in error again.
-        if stands && let Ok(counter) = perf_event::open(kind, config, Whom::Cpu(self.cpu)) {
+        if stands && let Ok(counter) = perf_event::open(kind, config, Target::Cpu(self.cpu)) {
             (self.counter, self.counted_ns) = (counter, None);
             let _ = self.put();
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::affinity::{Had, Steering, TURN, Whose};
+use live::affinity::{Had, Steered, Steering, TURN};
 use live::{Glance, Standing};
 use policy::{Binds, Instance, Told, Topology};
 use report::text::plural;
@@ -73,8 +73,8 @@ pub fn run(
         false => Some(start(args, standing)?),
     };
     let whose = match (&child, args.partial) {
-        (Some(child), true) => Whose::Process(child.id()),
-        _ => Whose::All,
+        (Some(child), true) => Steered::Process(child.id()),
+        _ => Steered::All,
     };
     let event = known::counting(args).event;
     let began = Steering::begin(control, topology, whose, event);
@@ -87,10 +87,10 @@ pub fn run(
         }
     };
     let label = &instance.label;
-    let whom =
+    let threads =
         if args.partial { "the command's threads" } else { "all threads but real-time ones" };
     output::say(&format!(
-        "paceline: {label} says by masks of CPUs where {whom} run; Ctrl-C ends it"
+        "paceline: {label} says by masks of CPUs where {threads} run; Ctrl-C ends it"
     ));
     let from = match instance.policy.told() {
         Some(Told::Misses) => known.misses(live::counts_misses()),

@@ -67,7 +67,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let attached =
         live::load(&instance, &topology, &profile, scope, counting(args)).map_err(failed)?;
     let started = Instant::now();
-    output::say(&format!("paceline: {} is in charge of {}", instance.label, whom(scope)));
+    output::say(&format!("paceline: {} is in charge of {}", instance.label, tasks_of(scope)));
     let from = instance.policy.told().map(|told| match told {
         Told::Levels => turbo::described(&instance, &topology.clocks, attached.counters()),
         Told::Speeds => known.speeds(&attached),
@@ -241,7 +241,7 @@ impl Watch<'_> {
 /// Which scheduler is in charge now: another one may be, and an ejection takes the kernel a while.
 fn scheduler_in_charge() -> String {
     match live::state() {
-        Ok(now) if now.state != "disabled" => now.of_whom(),
+        Ok(now) if now.state != "disabled" => now.phrase(),
         _ => "Linux's own class is in charge".into(),
     }
 }
@@ -321,7 +321,7 @@ fn positive(option: &str, time: humantime::Duration) -> Result<Duration, Failure
     }
 }
 
-fn whom(scope: Scope) -> &'static str {
+fn tasks_of(scope: Scope) -> &'static str {
     match scope {
         Scope::All => "all tasks but real-time ones; Ctrl-C ends it",
         Scope::Asking => "tasks that ask for SCHED_EXT; Ctrl-C ends it",

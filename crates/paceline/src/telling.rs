@@ -124,11 +124,7 @@ pub fn warning(label: &str, passed: Duration, behind: &Behind) -> String {
     )
 }
 
-fn listed(cpus: &[usize]) -> String {
-    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// The same for programs.
+/// The same as JSON.
 pub fn warning_json(label: &str, passed: Duration, behind: &Behind) -> Value {
     let Behind { task, cpus, real_time, ran, passed: of } = behind;
     json!({
@@ -139,6 +135,10 @@ pub fn warning_json(label: &str, passed: Duration, behind: &Behind) -> Value {
             "ran_s": ran.as_secs_f64(), "of_s": of.as_secs_f64(),
         },
     })
+}
+
+fn listed(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn statistics(label: &str, passed: Duration, load: &Load, sources: Option<Sources>) -> Value {

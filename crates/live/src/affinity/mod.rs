@@ -30,7 +30,7 @@ use crate::control::{Budget, Knows};
 use crate::counters::{Event, instructions_of};
 use crate::execute::now_ns;
 use crate::memory::HereMemory;
-use crate::perf_event::{self, Whom};
+use crate::perf_event::{self, Target};
 use crate::program::{self, Programs};
 
 /// Time between two changes of masks. A change costs a migration, and each task that is not to be on one kind alone has
@@ -48,7 +48,7 @@ const LOOK_AGAIN: u32 = 20;
 
 /// The threads that are steered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum Steered {
     /// All threads, except real-time tasks and threads that may not be touched.
     All,
     /// A process's threads, and those of all its descendants.
@@ -107,7 +107,7 @@ pub struct Steering {
     of_cpu: Vec<u16>,
     /// Ways to count instructions on any of them: type and config.
     events: Vec<(u32, u64)>,
-    whose: Whose,
+    steered: Steered,
     known: BTreeMap<u32, Known>,
     /// Threads of the last turn that found no place in the table.
     refused: u64,
@@ -126,7 +126,7 @@ impl Steering {
     pub fn begin(
         control: Box<dyn Control>,
         topology: &Topology,
-        whose: Whose,
+        steered: Steered,
         event: Event,
     ) -> anyhow::Result<Self> {
         times(std::process::id())
@@ -153,7 +153,7 @@ impl Steering {
             kinds,
             are_domains,
             of_cpu: topology.core_type.clone(),
-            whose,
+            steered,
             known: BTreeMap::new(),
             refused: 0,
             charged_ns: now_ns(),
@@ -165,7 +165,7 @@ impl Steering {
     pub fn counts(&self) -> Result<(), String> {
         let mut why = "off".to_string();
         for (kind, config) in &self.events {
-            match perf_event::open(*kind, *config, Whom::Thread(std::process::id())) {
+            match perf_event::open(*kind, *config, Target::Thread(std::process::id())) {
                 Ok(_) => return Ok(()),
                 Err(error) => why = error.to_string(),
             }
@@ -316,7 +316,7 @@ impl Steering {
     }
 
     fn is_meant(&self, tgid: u32, stat: &Stat) -> bool {
-        let Whose::Process(first) = self.whose else { return true };
+        let Steered::Process(first) = self.steered else { return true };
         let known = |process: u32| self.known.values().any(|known| known.tgid == process);
         tgid == first || stat.parent == first || known(tgid) || known(stat.parent)
     }
@@ -543,7 +543,7 @@ impl Known {
             self.counted = None;
         } else if self.counters.is_empty() {
             let open = |(kind, config): &(u32, u64)| {
-                perf_event::open(*kind, *config, Whom::Thread(tid)).ok()
+                perf_event::open(*kind, *config, Target::Thread(tid)).ok()
             };
             self.counters = events.iter().filter_map(open).collect();
             self.counted = self.count_now();

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use policy::Counts;
 
-use crate::perf_event::{Whom, open};
+use crate::perf_event::{Target, open};
 
 /// include/uapi/linux/perf_event.h: generic hardware events.
 const HARDWARE: u32 = 0;
@@ -63,7 +63,7 @@ pub fn counts_misses() -> Result<(), String> {
 
 impl Pair {
     fn open(tid: u32) -> io::Result<Pair> {
-        let counter = |event| open(HARDWARE, event, Whom::Thread(tid));
+        let counter = |event| open(HARDWARE, event, Target::Thread(tid));
         let (instructions, misses): (OwnedFd, OwnedFd) =
             (counter(INSTRUCTIONS)?, counter(CACHE_MISSES)?);
         Ok(Pair {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use libbpf_sys::{perf_event_attr, perf_event_header, perf_event_mmap_page};
 
 use crate::mapped::Mapped;
-use crate::perf_event::{Whom, opened};
+use crate::perf_event::{Target, opened};
 
 /// Most threads of a process that are sampled.
 const THREADS_MAX: usize = 64;
@@ -125,7 +125,7 @@ impl Ring {
         wanted.set_precise_ip(event.precise);
         wanted.__bindgen_anon_4.config2 = event.config2;
         wanted.set_exclude_kernel(event.own_alone.into());
-        let counter = opened(&wanted, Whom::Thread(tid))?;
+        let counter = opened(&wanted, Target::Thread(tid))?;
         let memory = Mapped::new(&counter, RING, false)?;
         Ok(Ring { memory, _counter: counter })
     }

@@ -363,6 +363,6 @@ mod tests {
         let mover = Mover::default();
         assert!(mover.thread.set(Ok(stands)).is_ok());
         drop(mover);
-        go.send(()).expect("it is waited for");
+        go.send(()).expect("drop did not wait for the thread");
     }
 }
