@@ -32,6 +32,8 @@ pub struct Guest {
     pub boots: usize,
     /// Its kernel, if the user names one.
     pub kernel: Option<PathBuf>,
+    /// Its emulator, if the user names one.
+    pub emulator: Option<PathBuf>,
     /// Folder for kept boots.
     pub keep: Option<PathBuf>,
     /// Longest run, on its clock.
@@ -106,6 +108,7 @@ impl Guest {
             boots: self.boots,
             runs_per_boot: plan.runs,
             kernel: self.kernel.clone(),
+            emulator: self.emulator.clone(),
             cache: None,
             observe: plan.observe,
             record: plan.record,
@@ -212,6 +215,7 @@ pub fn shape_of(machine: &Machine) -> vm::Shape {
 /// A guest's clock in results.
 pub fn clock_of(clock: vm::Clock) -> Clock {
     match clock {
+        vm::Clock::Parallel => Clock::Parallel,
         vm::Clock::Dilated => Clock::Dilated,
         vm::Clock::Icount => Clock::Icount,
         vm::Clock::Threads => Clock::Threads,

@@ -132,6 +132,7 @@ fn vm(experiment: &Experiment, effort: &Effort, boots: usize) -> Result<Arc<dyn 
         turn: experiment.turn_us.map(Duration::from_micros),
         boots,
         kernel: effort.kernel.clone(),
+        emulator: None,
         keep: effort.keep.clone(),
         limit: if faults { FAULTS_LIMIT } else { LIMIT },
         or_in_turn: faults,

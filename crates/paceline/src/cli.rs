@@ -183,11 +183,11 @@ pub struct Compare {
     /// A workload that comes along (see `paceline list`), rt-app JSON, or a recording (sim)
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "command", add = ArgValueCompleter::new(complete::workloads))]
     pub workload: Option<PathBuf>,
-    /// What the guest's clock counts (vm only) [default: dilated]
+    /// What the guest's clock counts (vm only) [default: parallel where there is an emulator for it, else dilated]
     #[arg(long, value_name = "CLOCK")]
     pub clock: Option<vm::Clock>,
     /// Longest turn of a CPU where CPUs run in turn, such as 20us: shorter turns tell more of
-    /// wakeups between CPUs, and take longer (vm, clocks dilated and icount)
+    /// wakeups between CPUs, and take longer (vm, not with clock threads)
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = turn)]
     pub turn: Option<humantime::Duration>,
     /// How many times the guest is booted; the policies take turns in each (vm only) [default: 3]
@@ -202,6 +202,10 @@ pub struct Compare {
     /// The guest's kernel: a bzImage, its config beside it (vm only)
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
+    /// The emulator: QEMU for x86-64 [default: the distribution's; for clock parallel that of script/parallel-qemu]
+    /// (vm only)
+    #[arg(long, value_name = "FILE")]
+    pub qemu: Option<PathBuf>,
     /// Longest that one run may take on the ground's own clock, such as 90s
     #[arg(long, value_name = "TIME", default_value = "10min", allow_hyphen_values = true, value_parser = time)]
     pub limit: humantime::Duration,

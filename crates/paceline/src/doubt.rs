@@ -179,6 +179,7 @@ mod tests {
             turn: None,
             boots: 1,
             kernel: None,
+            emulator: None,
             keep: None,
             limit: Duration::from_secs(1),
             or_in_turn: false,

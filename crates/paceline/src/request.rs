@@ -197,7 +197,7 @@ fn vm(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Guest,
         shape.core_types = core_types(kinds, shape.cpus, &[])?;
     }
     shape.check().map_err(Failure::input)?;
-    let clock = arguments.clock.unwrap_or(vm::Clock::Dilated);
+    let clock = arguments.clock.unwrap_or_else(|| clock(arguments));
     check_turn(arguments.turn.map(Into::into), clock, shape.cpus)?;
     if let Job::Model { workload, .. } = job {
         check_affinity(workload, shape.cpus)?;
@@ -209,10 +209,19 @@ fn vm(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Guest,
         turn: arguments.turn.map(Into::into),
         boots: arguments.boots.unwrap_or(BOOTS) as usize,
         kernel: arguments.kernel.clone(),
+        emulator: arguments.qemu.clone(),
         keep: None,
         limit: limit(arguments),
         or_in_turn: false,
     })
+}
+
+/// The clock that tells most: the parallel one where the emulator has it.
+fn clock(arguments: &Compare) -> vm::Clock {
+    match vm::has_parallel_clock(arguments.qemu.as_deref()) {
+        true => vm::Clock::Parallel,
+        false => vm::Clock::Dilated,
+    }
 }
 
 /// Refuses options that only make sense on the user's own kernel.
@@ -226,13 +235,14 @@ fn only_here(arguments: &Compare) -> Result<(), Failure> {
 }
 
 /// Options of the guest, and whether they were given.
-fn of_guest(arguments: &Compare) -> [(&'static str, bool); 10] {
+fn of_guest(arguments: &Compare) -> [(&'static str, bool); 11] {
     let machine = &arguments.machine;
     [
         ("--clock", arguments.clock.is_some()),
         ("--turn", arguments.turn.is_some()),
         ("--boots", arguments.boots.is_some()),
         ("--kernel", arguments.kernel.is_some()),
+        ("--qemu", arguments.qemu.is_some()),
         ("--with", !arguments.with.is_empty()),
         ("--cpus", machine.cpus.is_some()),
         ("--nodes", machine.nodes.is_some()),
@@ -250,6 +260,9 @@ fn refuse(options: &[(&str, bool)], why: &str) -> Result<(), Failure> {
     }
 }
 
+/// Longest turn on the clock `parallel`.
+const PARALLEL_TURN_MAX: Duration = Duration::from_millis(1);
+
 /// Checks that the emulator can keep the turns, on a clock with turns.
 fn check_turn(turn: Option<Duration>, clock: vm::Clock, cpus: usize) -> Result<(), Failure> {
     let possible = Duration::from_micros(1)..=Duration::from_secs(1);
@@ -257,10 +270,13 @@ fn check_turn(turn: Option<Duration>, clock: vm::Clock, cpus: usize) -> Result<(
         Some(_) if clock == vm::Clock::Threads => Err(Failure::input(
             "--turn is for CPUs that run in turn; with --clock threads they run side by side",
         )),
+        Some(turn) if clock == vm::Clock::Parallel && turn > PARALLEL_TURN_MAX => Err(
+            Failure::input("--turn: with --clock parallel a time from 1us to 1ms, such as 20us"),
+        ),
         Some(turn) if !possible.contains(&turn) => {
             Err(Failure::input("--turn: expected a time from 1us to 1s, such as 20us"))
         }
-        Some(_) if cpus > 127 => Err(Failure::input(
+        Some(_) if clock != vm::Clock::Parallel && cpus > 127 => Err(Failure::input(
             "--turn: the emulator has short turns for up to 127 CPUs; take fewer CPUs, or leave --turn out",
         )),
         _ => Ok(()),

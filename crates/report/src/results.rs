@@ -18,6 +18,8 @@ pub enum Clock {
     Icount,
     /// The same with several CPUs, and time constants multiplied by their number.
     Dilated,
+    /// A guest with CPUs in turn, and the time that CPUs side by side would take.
+    Parallel,
     /// A guest with CPUs that run side by side.
     Threads,
     /// This machine.
@@ -43,6 +45,9 @@ impl Clock {
             Clock::Icount | Clock::Dilated => {
                 "guest work: instructions of all CPUs at 1 ns each, overhead included, no parallelism"
             }
+            Clock::Parallel => {
+                "time that CPUs side by side would take, at one instruction a nanosecond each"
+            }
             Clock::Threads => "wall-clock time of emulated CPUs that run side by side: noisy",
             Clock::Real => "wall-clock time",
             Clock::Simulated => "virtual time of the simulated machine",
@@ -54,6 +59,7 @@ impl Clock {
         match self {
             Clock::Icount => "icount",
             Clock::Dilated => "dilated",
+            Clock::Parallel => "parallel",
             Clock::Threads => "threads",
             Clock::Real => "real",
             Clock::Simulated => "simulated",

@@ -16,7 +16,7 @@ pub fn take_cores(clock: Clock, cpus: usize) -> Taken<'static> {
     });
     OF_THIS_MACHINE.take(match clock {
         Clock::Threads => cpus,
-        Clock::Dilated | Clock::Icount => 1,
+        Clock::Parallel | Clock::Dilated | Clock::Icount => 1,
     })
 }
 

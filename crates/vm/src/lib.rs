@@ -8,6 +8,7 @@
 mod child;
 mod closure;
 mod cores;
+mod emulator;
 mod folders;
 pub mod guest;
 mod image;
@@ -24,6 +25,7 @@ mod traced;
 
 pub use closure::which;
 pub use cores::{Taken, take_cores};
+pub use emulator::has_parallel_clock;
 pub use kernel::Kernel;
 pub use lookup::{Missing, missing, nowhere};
 pub use request::{BadInput, Clock, Keep, PolicyRef, Request, Shape, WorkloadRef};

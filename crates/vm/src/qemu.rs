@@ -3,12 +3,10 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::job::{MESSAGES, RECORDS};
 use crate::{Clock, Request, Shape};
-
-/// The emulator.
-pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
 
 /// All that the emulator offers, but for fast string operations. Under icount a `rep stosb` counts an instruction for
 /// each byte, so clearing a page would count 4,096; a processor with these operations takes some hundred cycles.
@@ -36,6 +34,9 @@ pub(crate) enum Threads {
     One,
 }
 
+/// A CPU's part of a round on the clock `parallel`: at one instruction a nanosecond, 20,000 instructions.
+const PARALLEL_TURN: Duration = Duration::from_micros(20);
+
 /// Everything on QEMU's command line.
 ///
 /// QEMU ends a CPU's turn when a virtual timer is due and has no option for it. A network filter that buffers on an
@@ -55,12 +56,19 @@ pub(crate) fn arguments(
     // its own monitor, on its standard input
     add(&["-chardev", "stdio,id=monitor,signal=off", "-mon", "chardev=monitor,mode=readline"]);
     add(&["-machine", "q35", "-cpu", CPU]);
-    let turn = request.turn.filter(|_| *clock != Clock::Threads && shape.cpus > 1);
+    let by_timer = matches!(clock, Clock::Dilated | Clock::Icount) && shape.cpus > 1;
+    let turn = request.turn.filter(|_| by_timer);
     let cpus = if turn.is_some() { spaced(shape) } else { vec!["-smp".into(), smp(shape)] };
     for word in cpus {
         add(&[&word]);
     }
     match *clock {
+        Clock::Parallel => {
+            let instructions = request.turn.unwrap_or(PARALLEL_TURN).as_nanos();
+            add(&["-accel", &format!("tcg,thread=single,turn={instructions}")]);
+            add(&["-icount", "shift=0,sleep=off", "-rtc", "clock=vm"]);
+            add(&["-seed", &seed_of(*seed, boot)]);
+        }
         Clock::Dilated | Clock::Icount => {
             add(&["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]);
             add(&["-rtc", "clock=vm"]);
@@ -70,7 +78,7 @@ pub(crate) fn arguments(
                 add(&["-netdev", "hubport,id=turns,hubid=0"]);
                 add(&["-object", &format!("{buffer},interval={interval}")]);
             }
-            add(&["-seed", &(seed.wrapping_add(boot as u64) % (1 << 31)).to_string()]);
+            add(&["-seed", &seed_of(*seed, boot)]);
         }
         Clock::Threads => match threads {
             Threads::OneEach => add(&["-accel", "tcg,thread=multi"]),
@@ -97,6 +105,11 @@ pub(crate) fn arguments(
     line
 }
 
+/// The seed of a boot's random numbers.
+fn seed_of(seed: u64, boot: usize) -> String {
+    (seed.wrapping_add(boot as u64) % (1 << 31)).to_string()
+}
+
 /// The shape, with enough memory for a large image. The image exists twice while it is unpacked. It becomes a file
 /// system that takes at most half of the remaining memory, the program's own files included.
 fn with_room(shape: &Shape, image_bytes: u64) -> Shape {
@@ -113,7 +126,7 @@ fn kernel_command_line(request: &Request, boot: usize, spaced: bool) -> String {
     // A guest that hangs is sent an NMI: it says where its CPUs are.
     let hangs = match request.clock {
         Clock::Threads => " unknown_nmi_panic panic_print=0x40",
-        Clock::Dilated | Clock::Icount => "",
+        Clock::Parallel | Clock::Dilated | Clock::Icount => "",
     };
     let balancing = if request.shape.numa_balancing { "" } else { " numa_balancing=disable" };
     format!(
@@ -186,8 +199,6 @@ fn text(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::WorkloadRef;
 

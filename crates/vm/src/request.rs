@@ -21,7 +21,8 @@ pub struct Request {
     pub shape: Shape,
     /// The guest's clock.
     pub clock: Clock,
-    /// Longest turn of a CPU on a clock of instructions; None leaves it to the emulator.
+    /// Longest turn of a CPU on a clock of instructions; None is 20 µs with the clock `parallel`, and leaves it to the
+    /// emulator with others.
     ///
     /// On such a clock the CPUs run one after the other. QEMU ends a turn when some timer of the guest is due: up to a
     /// tick later. A CPU that was just woken stays idle until its turn, and a CPU that writes into pipes fills them.
@@ -34,6 +35,8 @@ pub struct Request {
     pub runs_per_boot: usize,
     /// A kernel image; None takes the cached one or fetches one.
     pub kernel: Option<PathBuf>,
+    /// The emulator; None takes the distribution's, or the one with parallel turns for the clock that needs it.
+    pub emulator: Option<PathBuf>,
     /// Where kernels are kept; None is `$XDG_CACHE_HOME/paceline`.
     pub cache: Option<PathBuf>,
     /// Repeat each run with the observer attached.
@@ -77,6 +80,7 @@ impl Request {
             boots: 1,
             runs_per_boot: 1,
             kernel: None,
+            emulator: None,
             cache: None,
             observe: false,
             record: None,
@@ -177,10 +181,12 @@ impl Default for Shape {
     }
 }
 
-/// What the guest's clock counts. With the first two, CPUs run in turn, one instruction a nanosecond.
+/// What the guest's clock counts. But for the last, CPUs run in turn, one instruction a nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
+    /// The time that CPUs side by side would take, at an instruction a nanosecond: needs script/parallel-qemu
+    Parallel,
     /// Instructions of all CPUs, with time constants scaled by their number
     Dilated,
     /// Instructions of all CPUs: exact with one CPU, misleading with more

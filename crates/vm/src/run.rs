@@ -25,7 +25,7 @@ use crate::kept::Kept;
 use crate::lookup::{missing, refused_or_told};
 use crate::qemu::{self, Files, Threads};
 use crate::traced::Traced;
-use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, kernel};
+use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, emulator, kernel};
 
 /// A guest that has sent nothing for this long of the host's time hangs. No task of the guest may send while a workload
 /// runs, but this is far longer than any usual run under emulation.
@@ -48,6 +48,8 @@ fn silence_max(request: &Request) -> Duration {
     let times = match request.clock {
         Clock::Threads => 1,
         Clock::Dilated | Clock::Icount => EMULATION_MAX,
+        // each of the guest's seconds is one of every CPU's
+        Clock::Parallel => EMULATION_MAX * request.shape.cpus as u32,
     };
     match request.limit > LIMIT_USUAL {
         true => request.limit.saturating_mul(times).saturating_add(SILENCE_MAX),
@@ -99,8 +101,7 @@ fn boots(
 ) -> anyhow::Result<(Vec<Traced>, Vec<String>)> {
     request.shape.check()?;
     let kernel = kernel::find(request.kernel.as_deref(), request.cache.as_deref(), progress)?;
-    let emulator = which(qemu::PROGRAM.as_ref())
-        .map_err(|_| BadInput(format!("{} is missing; install qemu-system-x86", qemu::PROGRAM)))?;
+    let emulator = emulator::of(request)?;
     let scratch = tempfile::tempdir().context("no room for the guest's files")?;
     let image = scratch.path().join("image");
     let notes = pack(request, agent, &kernel, &image)?;
@@ -118,7 +119,8 @@ fn boots(
             done.bar.inc(runs.len() as u64);
             return Ok(runs);
         }
-        let guest = Guest { request, kernel: &kernel, image: &image, boot, events, done: &done };
+        let (emulator, kernel, image) = (&emulator, &kernel, &image);
+        let guest = Guest { request, emulator, kernel, image, boot, events, done: &done };
         let runs = guest.boot(scratch.path()).with_context(|| format!("boot {}", boot + 1))?;
         if let Some(kept) = &kept {
             kept.put(boot, &runs)?;
@@ -166,7 +168,7 @@ fn side_by_side(request: &Request) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     match request.clock {
         Clock::Threads => 1,
-        Clock::Dilated | Clock::Icount => cores.min(request.boots).max(1),
+        Clock::Parallel | Clock::Dilated | Clock::Icount => cores.min(request.boots).max(1),
     }
 }
 
@@ -270,7 +272,7 @@ fn is_in_guest(image: &Image, word: &str, applets: &BTreeSet<String>) -> bool {
 fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
     let dilation = match request.clock {
         Clock::Dilated => request.shape.cpus as u64,
-        Clock::Icount | Clock::Threads => 1,
+        Clock::Parallel | Clock::Icount | Clock::Threads => 1,
     };
     Job {
         policies: request.policies.iter().map(Into::into).collect(),
@@ -293,6 +295,7 @@ fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
 /// One boot.
 struct Guest<'a> {
     request: &'a Request,
+    emulator: &'a Path,
     kernel: &'a Kernel,
     image: &'a Path,
     boot: usize,
@@ -373,7 +376,7 @@ impl Guest<'_> {
             console: &console,
         };
         let line: Vec<OsString> = qemu::arguments(self.request, &files, self.boot, threads);
-        let mut command = Command::new(qemu::PROGRAM);
+        let mut command = Command::new(self.emulator);
         command
             .args(line)
             .stdin(Stdio::piped())

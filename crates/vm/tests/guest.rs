@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tests in a real guest. They need QEMU, and a kernel that is in the cache or can be fetched.
 
+mod parallel;
+
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -76,6 +78,15 @@ fn main() {
         trial("a_panic_fails_the_run", a_panic_fails_the_run),
         trial("bad_input_is_one_line", bad_input_is_one_line),
         trial("scx_simple_of_the_kernel_tree_runs", scx_simple_of_the_kernel_tree_runs),
+        trial("cpus_side_by_side_share_no_time", parallel::cpus_side_by_side_share_no_time),
+        trial(
+            "idle_cpus_and_turns_change_no_wakeup",
+            parallel::idle_cpus_and_turns_change_no_wakeup,
+        ),
+        trial(
+            "one_cpu_has_the_time_of_its_instructions",
+            parallel::one_cpu_has_the_time_of_its_instructions,
+        ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
