@@ -72,7 +72,21 @@ pub enum Contender {
     Class(&'static Class),
     /// A policy with its knobs set.
     Policy(Instance),
+    /// A program that loads a scheduler of its own.
+    Program(Outside),
 }
+
+/// A program that loads a scheduler, as `--policy exec:` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// The words behind `exec:`.
+    pub label: String,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+}
+
+/// What a program's words begin with.
+const EXEC: &str = "exec:";
 
 impl Contender {
     /// Its name in results.
@@ -80,31 +94,56 @@ impl Contender {
         match self {
             Contender::Class(class) => class.name,
             Contender::Policy(instance) => &instance.label,
+            Contender::Program(outside) => &outside.label,
         }
     }
 
     /// The policy to load for it, if any.
     pub fn policy(&self) -> Option<&Instance> {
         match self {
-            Contender::Class(_) => None,
+            Contender::Class(_) | Contender::Program(_) => None,
             Contender::Policy(instance) => Some(instance),
         }
     }
 
-    /// The simulator's scheduler for it.
-    pub fn scheduler(&self) -> Scheduler {
+    /// The program that loads it, if it is one.
+    pub fn program(&self) -> Option<&Outside> {
         match self {
+            Contender::Class(_) | Contender::Policy(_) => None,
+            Contender::Program(outside) => Some(outside),
+        }
+    }
+
+    /// The same, to change its words.
+    pub fn program_mut(&mut self) -> Option<&mut Outside> {
+        match self {
+            Contender::Class(_) | Contender::Policy(_) => None,
+            Contender::Program(outside) => Some(outside),
+        }
+    }
+
+    /// The simulator's scheduler for it. Fails for a program, which only a kernel can load.
+    pub fn scheduler(&self) -> Result<Scheduler, Failure> {
+        Ok(match self {
             Contender::Class(class) => match class.model {
                 Model::Default => Scheduler::Default,
                 Model::Cfs => Scheduler::Cfs,
                 Model::Related(how) => Scheduler::Related(Instance::default(&cas::CAS), how),
             },
             Contender::Policy(instance) => Scheduler::Policy(instance.clone()),
-        }
+            Contender::Program(Outside { label, .. }) => {
+                return Err(Failure::input(format!(
+                    "{label} is not simulated; compare it --on vm or --on here"
+                )));
+            }
+        })
     }
 
-    /// Reads one contender: `name` or `name:knob=value,knob=value`.
+    /// Reads one contender: `name`, `name:knob=value,knob=value`, or `exec:program arguments`.
     pub fn parse(text: &str) -> Result<Self, Failure> {
+        if let Some(words) = text.strip_prefix(EXEC) {
+            return Outside::parse(words).map(Contender::Program);
+        }
         let name = text.split(':').next().unwrap_or_default();
         if let Some(class) = CLASSES.iter().find(|class| class.name == name) {
             return match text == name {
@@ -125,6 +164,47 @@ impl Contender {
             other => other.to_string(),
         });
         instance.map(Contender::Policy).map_err(Failure::Input)
+    }
+}
+
+impl Outside {
+    fn parse(words: &str) -> Result<Self, Failure> {
+        let argv = shlex::split(words).filter(|argv| !argv.is_empty()).ok_or_else(|| {
+            Failure::input(format!(
+                "{EXEC}{words} is no command; name a scheduler's program, such as {EXEC}scx_bpfland"
+            ))
+        })?;
+        Ok(Outside { label: words.trim().to_string(), argv })
+    }
+
+    /// Its words, with times multiplied by `scale`: those of options with one of these names, as in `--slice-us 20` or
+    /// `--slice-us=20`. Fails if such an option has no whole number.
+    pub fn scaled(&self, options: &[String], scale: u64) -> Result<Vec<String>, Failure> {
+        let mut argv = self.argv.clone();
+        let is_scaled = |word: &str| options.iter().any(|option| word == format!("--{option}"));
+        for at in 1..argv.len() {
+            let (option, value) = match argv[at].split_once('=') {
+                Some((option, value)) => (format!("{option}="), value),
+                None => (String::new(), argv[at].as_str()),
+            };
+            let name = if option.is_empty() { &argv[at - 1] } else { option.trim_end_matches('=') };
+            if !is_scaled(name) {
+                continue;
+            }
+            let scaled = value.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+            let scaled = scaled.ok_or_else(|| {
+                let label = &self.label;
+                Failure::input(format!("--scale-option: {value} of {label} is no whole number"))
+            })?;
+            argv[at] = format!("{option}{scaled}");
+        }
+        Ok(argv)
+    }
+
+    /// Whether it has an option of this name.
+    pub fn has_option(&self, name: &str) -> bool {
+        let word = format!("--{name}");
+        self.argv.iter().any(|one| *one == word || one.starts_with(&format!("{word}=")))
     }
 }
 
@@ -151,10 +231,11 @@ pub fn parse_all(arguments: &[String]) -> Result<Vec<Contender>, Failure> {
 fn split(argument: &str) -> Vec<String> {
     let mut policies: Vec<String> = Vec::new();
     for part in argument.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let of_program = policies.last().is_some_and(|last| last.starts_with(EXEC));
         let names_policy = match (part.find(':'), part.find('=')) {
             (_, None) => true,
             (Some(colon), Some(equals)) => colon < equals,
-            (None, Some(_)) => false,
+            (None, Some(_)) => of_program,
         };
         match policies.last_mut() {
             Some(last) if !names_policy => {
@@ -183,6 +264,33 @@ mod tests {
         assert_eq!(split("a,b:x=1,c:y=2,z=3"), ["a", "b:x=1", "c:y=2,z=3"]);
         assert_eq!(split("a,x=1"), ["a:x=1"]);
         assert_eq!(split("a,,b,"), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_program_is_a_contender_with_its_words() {
+        let both = labels(&["default,exec:scx_bpfland", "exec:scx_cosmos --slice-us=20"]).unwrap();
+        assert_eq!(both, ["default", "scx_bpfland", "scx_cosmos --slice-us=20"]);
+        let error = labels(&["exec: "]).unwrap_err();
+        assert!(error.contains("is no command"), "{error}");
+        let error = Contender::parse("exec:scx_lavd").unwrap().scheduler().unwrap_err().to_string();
+        assert!(error.contains("scx_lavd is not simulated; compare it --on vm"), "{error}");
+    }
+
+    #[test]
+    fn times_of_a_program_are_scaled_where_they_are_named() {
+        let Contender::Program(cosmos) =
+            Contender::parse("exec:scx_cosmos --slice-us 20 -c 4 --slice-lag-us=5").unwrap()
+        else {
+            unreachable!()
+        };
+        let options = ["slice-us", "slice-lag-us"].map(String::from);
+        let argv = cosmos.scaled(&options, 8).unwrap();
+        assert_eq!(argv, ["scx_cosmos", "--slice-us", "160", "-c", "4", "--slice-lag-us=40"]);
+        assert!(cosmos.has_option("slice-us") && !cosmos.has_option("slice"));
+        let Contender::Program(soon) = Contender::parse("exec:x --slice-us soon").unwrap() else {
+            unreachable!()
+        };
+        assert!(soon.scaled(&options, 8).unwrap_err().to_string().contains("no whole number"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use report::Clock;
 use report::text::plural;
 use terminal::{Failure, Progress, output};
 
-use crate::contender::Contender;
+use crate::contender::{Contender, Outside};
 use crate::job::Job;
 use crate::measured::Measured;
 use crate::plan::{Ground, On, Plan, not_found};
@@ -170,6 +170,9 @@ fn reference(contender: &Contender) -> vm::PolicyRef {
     match contender {
         Contender::Class(_) => vm::PolicyRef::Default,
         Contender::Policy(instance) => vm::PolicyRef::Instance(instance.clone()),
+        Contender::Program(Outside { label, argv }) => {
+            vm::PolicyRef::Program { label: label.clone(), argv: argv.clone() }
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use live::{Executed, Execution, Groups, Interrupted, OwnClass, Scope, Show, Standing, Trial};
+use live::{
+    Executed, Execution, Groups, Interrupted, OwnClass, Scheduler, Scope, Show, Standing, Trial,
+};
 use policy::Clocks;
 use report::Clock;
 use tempfile::TempDir;
@@ -60,7 +62,7 @@ impl Ground for Here {
         let standing = Standing::now();
         let stop = interrupt::in_charge()?;
         let files = Files::new(plan)?;
-        if plan.contenders.iter().any(|contender| contender.policy().is_some()) {
+        if plan.contenders.iter().any(|one| !matches!(one, Contender::Class(_))) {
             outrank_policies();
         }
         let mut notes = Vec::new();
@@ -74,7 +76,7 @@ impl Ground for Here {
                 let contender = &plan.contenders[place];
                 let trial = Trial {
                     label: contender.label(),
-                    instance: contender.policy(),
+                    scheduler: scheduler(contender),
                     profile: &plan.profile,
                     scope: self.scope,
                     own: true,
@@ -95,12 +97,13 @@ impl Ground for Here {
                 // CPUs may have come or gone since.
                 let mut topology = live::topology().map_err(failed)?;
                 topology.clocks = self.clocks.clone().unwrap_or_default();
-                let mut execute = || {
+                let mut execute = |_| {
                     let show = plan.show.then_some(&mut show as Show<'_>);
                     files.execute(plan, self, standing, &stop, show)
                 };
                 let mut run = || {
-                    let own = trial.instance.is_none().then(OwnClass::begin).transpose()?;
+                    let is_own = matches!(trial.scheduler, Scheduler::Own);
+                    let own = is_own.then(OwnClass::begin).transpose()?;
                     let tried = trial.run(&topology, &mut say, &mut execute)?;
                     own.map_or(Ok(()), OwnClass::end)?;
                     tried.folded()
@@ -143,6 +146,14 @@ impl Ground for Here {
 
     fn handles_signals(&self) -> bool {
         true
+    }
+}
+
+fn scheduler(contender: &Contender) -> Scheduler<'_> {
+    match contender {
+        Contender::Class(_) => Scheduler::Own,
+        Contender::Policy(instance) => Scheduler::Policy(instance),
+        Contender::Program(outside) => Scheduler::Program(&outside.argv),
     }
 }
 

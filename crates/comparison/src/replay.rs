@@ -122,7 +122,7 @@ pub fn read(path: &Path, machine: &Machine) -> Result<(Workload, Went), Failure>
         let seen_ns: u64 = replay.recorded().iter().map(|task| task.cpu_ns).sum();
         Some(unseen_ns / (unseen_ns + seen_ns as f64).max(1.0))
     });
-    let recorded = under.as_ref().map_or(Scheduler::Default, Contender::scheduler);
+    let recorded = under.as_ref().map_or(Ok(Scheduler::Default), Contender::scheduler)?;
     let under = under.map(|contender| contender.label().to_string());
     let went = Went {
         cpus: header.cpus,

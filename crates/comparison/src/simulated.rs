@@ -57,7 +57,7 @@ impl Ground for Simulated {
             .flat_map(|contender| (0..plan.runs).map(move |run| (contender, run)))
             .collect();
         let scenario = |(contender, run): &(&Contender, usize)| {
-            let scheduler = contender.scheduler();
+            let scheduler = contender.scheduler()?;
             let mut scenario = Scenario::new((*self.machine).clone(), workload.clone(), scheduler)
                 .seed(seed_of(plan, *run));
             scenario.options.cap_ns = u64::try_from(self.limit.as_nanos()).unwrap_or(u64::MAX);
@@ -65,9 +65,9 @@ impl Ground for Simulated {
             scenario.options.record.events = plan.events && *run == 0;
             scenario.faults = self.faults.clone();
             scenario.profile = plan.profile.clone();
-            scenario
+            Ok(scenario)
         };
-        let scenarios: Vec<Scenario> = runs.iter().map(scenario).collect();
+        let scenarios = runs.iter().map(scenario).collect::<Result<Vec<Scenario>, Failure>>()?;
         let (mut outcomes, mut watched) = (Vec::new(), Vec::new());
         for ((contender, run), result) in runs.iter().zip(sim::trace_all(&scenarios)) {
             let traced = result.map_err(|error| self.failed(plan, contender, *run, &error))?;

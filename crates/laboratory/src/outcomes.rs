@@ -255,7 +255,7 @@ mod tests {
         let locks = contenders.iter().map(|contender| {
             let machine = machine::find("numa-2x4").unwrap();
             let workload = workload::mix::hogs_and_sleepers(8, 20_000_000);
-            let run = sim::run(&Scenario::new(machine, workload, contender.scheduler()));
+            let run = sim::run(&Scenario::new(machine, workload, contender.scheduler().unwrap()));
             values(&[run.unwrap()], contender.label(), Quantity::Locks)[0].1
         });
         let locks: Vec<f64> = locks.collect();

@@ -16,13 +16,14 @@ use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, setsid,
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, setsid,
+    waitpid,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use trace::Tid;
 use worker::Report;
 
-use crate::program::{SESSION, fields, numbered, text};
+use crate::program::{GROUP, SESSION, fields, numbered, text};
 use crate::written::{LOOK, Said, Show, Written, again};
 
 /// How often a request to stop is checked.
@@ -160,6 +161,29 @@ pub fn end_session(leader: Pid) {
         for pid in left.into_iter().filter_map(|pid| Pid::from_raw(pid as i32)) {
             // It may have ended meanwhile.
             let _ = kill_process(pid, Signal::KILL);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ends all processes but this one and one process group, and waits for them: for the first process of a guest.
+pub fn end_all_but(spared: Pid) {
+    let spared = spared.as_raw_pid().to_string();
+    let is_left = |pid: &u32| {
+        let stat = text(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let group = fields(&stat).and_then(|of| of.get(GROUP).map(ToString::to_string));
+        // The kernel's threads are in group 0.
+        *pid != std::process::id() && group.is_some_and(|group| group != "0" && group != spared)
+    };
+    loop {
+        let left: Vec<u32> = numbered("/proc").into_iter().filter(is_left).collect();
+        if left.is_empty() {
+            return;
+        }
+        for pid in left.into_iter().filter_map(|pid| Pid::from_raw(pid as i32)) {
+            // It may have ended meanwhile, and may be the child of another one that ends.
+            let _ = kill_process(pid, Signal::KILL);
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
         }
         thread::sleep(Duration::from_millis(1));
     }

@@ -26,6 +26,7 @@ pub mod measure;
 mod memory;
 mod observe;
 mod others;
+mod outside;
 mod perf_event;
 mod process;
 mod program;
@@ -46,7 +47,8 @@ pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use control::{Knows, SHARE as CONTROL_SHARE};
 pub use counters::{Counters, Counting, Event, Reader};
 pub use execute::{
-    Broken, Executed, Execution, Interrupted, end_session, execute, now_ns as monotonic_ns, work,
+    Broken, Executed, Execution, Interrupted, end_all_but, end_session, execute,
+    now_ns as monotonic_ns, work,
 };
 pub use exit::Exit;
 pub use facts::{Facts, MISSES, kernel_release, missing_rights, missing_to_load, namespaces};
@@ -57,12 +59,13 @@ pub use locks::{LockCounter, Locks};
 pub use memory::counts_misses;
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use others::Others;
+pub use outside::Outside;
 pub use process::{
     Standing, ask_for_sched_ext, end_as_killed, end_as_others, ignore, is_ignored,
     outrank_policies, outrank_real_time, speak_from_background, stop, unhandle,
 };
 pub use program::{BY_FILE, absent, name as thread_name};
 pub use topology::{cpu_list, topology};
-pub use trial::{Trial, Tried, complete, rotated};
+pub use trial::{Scheduler, Trial, Tried, complete, rotated};
 pub use worker::{Groups, bytes_of};
 pub use written::Show;

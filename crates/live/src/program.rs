@@ -32,6 +32,7 @@ pub(crate) fn parent(tid: u32) -> Option<u32> {
 
 /// Fields of `stat` behind the name, counted from the state (proc_pid_stat(5), less 3).
 pub(crate) const PARENT: usize = 1;
+pub(crate) const GROUP: usize = 2;
 pub(crate) const SESSION: usize = 3;
 
 /// The fields of a `stat` line behind the name, which may contain blanks and brackets: the first is the state.

@@ -5,26 +5,79 @@ use std::time::Duration;
 
 use policy::{Instance, Profile, Topology};
 use record::{Detail, Header};
+use rustix::process::Pid;
 use trace::Outcome;
 
 use crate::recorder::Recorder;
 use crate::{
-    Attached, Callback, Counting, Executed, LockCounter, Locks, Observer, RecordedBytes, Recording,
-    Scope, Seen, load,
+    Attached, Callback, Counting, Executed, LockCounter, Locks, Observer, Outside, RecordedBytes,
+    Recording, Scope, Seen, load,
 };
 
-/// A policy's run of a command, and how to observe it.
+/// A scheduler to put in charge.
+#[derive(Clone, Copy, Debug)]
+pub enum Scheduler<'a> {
+    /// Linux's own class.
+    Own,
+    /// One of our policies.
+    Policy(&'a Instance),
+    /// A program that loads one: its words.
+    Program(&'a [String]),
+}
+
+/// A scheduler in charge.
+enum InCharge {
+    Own,
+    Policy(Box<Attached>),
+    Program(Outside),
+}
+
+impl InCharge {
+    /// Our policy, if it is one.
+    fn policy(&self) -> Option<&Attached> {
+        match self {
+            InCharge::Policy(attached) => Some(attached),
+            InCharge::Own | InCharge::Program(_) => None,
+        }
+    }
+
+    /// The leader of the process group that must outlive what a workload leaves behind.
+    fn program(&self) -> Option<Pid> {
+        match self {
+            InCharge::Program(outside) => Some(outside.pid()),
+            InCharge::Own | InCharge::Policy(_) => None,
+        }
+    }
+
+    fn verify(&mut self) -> anyhow::Result<()> {
+        match self {
+            InCharge::Own => Ok(()),
+            InCharge::Policy(attached) => attached.verify(),
+            InCharge::Program(outside) => outside.verify(),
+        }
+    }
+
+    fn end(self) -> anyhow::Result<()> {
+        match self {
+            InCharge::Own => Ok(()),
+            InCharge::Policy(attached) => attached.detach(),
+            InCharge::Program(outside) => outside.end(),
+        }
+    }
+}
+
+/// A scheduler's run of a command, and how to observe it.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
-    /// The policy's name in results.
+    /// The scheduler's name in results.
     pub label: &'a str,
-    /// None is Linux's own class.
-    pub instance: Option<&'a Instance>,
+    /// The scheduler.
+    pub scheduler: Scheduler<'a>,
     /// Known figures of programs.
     pub profile: &'a Profile,
     /// The tasks that the policy is in charge of.
     pub scope: Scope,
-    /// Number of the run of this policy, in its boot.
+    /// Number of the run of this scheduler, in its boot.
     pub run: usize,
     /// Number of the boot.
     pub boot: usize,
@@ -50,26 +103,33 @@ pub struct Tried {
 }
 
 impl Trial<'_> {
-    /// Loads the policy, calls `execute` once for each way to look at it, and unloads the policy. `say` is called with
-    /// each next step.
+    /// Puts the scheduler in charge, calls `execute` once for each way to look at it, and ends it. `say` is called with
+    /// each next step. `execute` gets the leader of the process group that is the scheduler, if it is one.
     ///
-    /// Fails if the policy cannot be loaded or was ejected, and as `execute` does.
+    /// Fails if the scheduler cannot be loaded or was ejected, and as `execute` does.
     pub fn run(
         &self,
         topology: &Topology,
         say: &mut dyn FnMut(&str) -> anyhow::Result<()>,
-        execute: &mut dyn FnMut() -> anyhow::Result<Executed>,
+        execute: &mut dyn FnMut(Option<Pid>) -> anyhow::Result<Executed>,
     ) -> anyhow::Result<Tried> {
         let mut tell = |how: &str| say(&format!("{} run {} {how}", self.label, self.run + 1));
         tell("alone")?;
         let counting = Counting::default();
-        let load = |instance| load(instance, topology, self.profile, self.scope, counting);
-        let mut attached = self.instance.map(load).transpose()?;
+        let mut charge = match self.scheduler {
+            Scheduler::Own => InCharge::Own,
+            Scheduler::Policy(instance) => {
+                let attached = load(instance, topology, self.profile, self.scope, counting)?;
+                InCharge::Policy(Box::new(attached))
+            }
+            Scheduler::Program(argv) => InCharge::Program(Outside::start(self.label, argv)?),
+        };
+        let mut run = |charge: &mut InCharge| checked(execute(charge.program()), charge);
         settle();
-        let bare = checked(execute(), &mut attached)?;
+        let bare = run(&mut charge)?;
         let mut extra = bare.extra();
-        extra.extend(program_time(&attached)?);
-        if let Some(attached) = &attached {
+        if let Some(attached) = charge.policy() {
+            extra.extend(program_time(attached)?);
             extra.extend(attached.totals()?);
         }
         let mut tried = Tried {
@@ -93,8 +153,9 @@ impl Trial<'_> {
             tell("observed")?;
             let observer = Observer::attach(topology.llc.len())?;
             settle();
-            attached.iter().for_each(Attached::keep);
-            let seen = checked(execute(), &mut attached)?;
+            charge.policy().iter().for_each(|attached| attached.keep());
+            let seen = run(&mut charge)?;
+            let attached = charge.policy();
             tried.add_errors(&seen);
             // the last of its tasks are still exiting
             settle();
@@ -113,11 +174,11 @@ impl Trial<'_> {
             tried.outcome.progress = seen.progress();
             tried.outcome.names = seen.names();
             tried.outcome.resident = seen.resident();
-            tried.outcome.charged = attached.as_ref().map(Attached::charged).unwrap_or_default();
+            tried.outcome.charged = attached.map(Attached::charged).unwrap_or_default();
             tried.outcome.charged.retain(|tid, _| tried.outcome.names.contains_key(tid));
-            tried.outcome.placed = attached.as_ref().map(Attached::placed).unwrap_or_default();
+            tried.outcome.placed = attached.map(Attached::placed).unwrap_or_default();
             tried.outcome.placed.retain(|placed| tried.outcome.names.contains_key(&placed.tid));
-            let control_ns = attached.as_ref().and_then(Attached::control_ns);
+            let control_ns = attached.and_then(Attached::control_ns);
             for (name, ns) in ["control_s", "mover_s"].into_iter().zip(control_ns.iter().flatten())
             {
                 tried.outcome.extra.insert(name.to_string(), *ns as f64 / 1e9);
@@ -133,7 +194,7 @@ impl Trial<'_> {
             let header = Header { cpus, calls, scheduler, children: true, ..Header::default() };
             let recorder = Recorder::start(Vec::new(), header)?;
             settle();
-            let seen = checked(execute(), &mut attached)?;
+            let seen = run(&mut charge)?;
             tried.add_errors(&seen);
             let recorded = recorder.finish(Some((seen.start_ns, seen.end_ns)))?;
             tried.outcome.recording = recorded.out.unwrap_or_default();
@@ -142,16 +203,14 @@ impl Trial<'_> {
             tell("with locks counted")?;
             let counter = LockCounter::attach(topology.llc.len())?;
             settle();
-            tried.add_errors(&checked(execute(), &mut attached)?);
-            add_locks(&mut tried.outcome, counter.finish()?, attached.as_ref());
+            tried.add_errors(&run(&mut charge)?);
+            add_locks(&mut tried.outcome, counter.finish()?, &charge);
         }
-        if let Some(attached) = attached.as_ref().filter(|attached| attached.notes_callbacks()) {
+        if let Some(attached) = charge.policy().filter(|attached| attached.notes_callbacks()) {
             tried.callbacks = attached.callbacks()?;
         }
         settle();
-        if let Some(attached) = attached {
-            attached.detach()?;
-        }
+        charge.end()?;
         Ok(tried)
     }
 }
@@ -197,8 +256,7 @@ pub fn rotated(round: usize, of: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Time of the policy's programs in the bare run, if the workload made the kernel count it.
-fn program_time(attached: &Option<Attached>) -> anyhow::Result<Vec<(String, f64)>> {
-    let Some(attached) = attached else { return Ok(Vec::new()) };
+fn program_time(attached: &Attached) -> anyhow::Result<Vec<(String, f64)>> {
     let (time_ns, calls) = attached.program_time()?;
     if calls == 0 {
         return Ok(Vec::new());
@@ -207,10 +265,11 @@ fn program_time(attached: &Option<Attached>) -> anyhow::Result<Vec<(String, f64)
 }
 
 /// The locks that count are those of the class in charge; others' locks stand beside them.
-fn add_locks(outcome: &mut Outcome, locks: Locks, attached: Option<&Attached>) {
+fn add_locks(outcome: &mut Outcome, locks: Locks, charge: &InCharge) {
     let Locks { runqueue, task_list, ext, other } = locks;
-    let (mut own, others) = if attached.is_some() { (ext, other) } else { (other, ext) };
-    let calls = attached.map_or(0, Attached::spin_lock_calls) as u64;
+    let is_own_class = matches!(charge, InCharge::Own);
+    let (mut own, others) = if is_own_class { (other, ext) } else { (ext, other) };
+    let calls = charge.policy().map_or(0, Attached::spin_lock_calls) as u64;
     if calls > 0 {
         own.insert("bpf_spin_lock (call sites)".into(), calls);
     }
@@ -223,12 +282,9 @@ fn add_locks(outcome: &mut Outcome, locks: Locks, attached: Option<&Attached>) {
     outcome.extra.extend(beside.map(|(name, count)| (name.to_string(), count as f64)));
 }
 
-/// A policy's ejection explains a workload's failure better than the workload does.
-fn checked(
-    executed: anyhow::Result<Executed>,
-    attached: &mut Option<Attached>,
-) -> anyhow::Result<Executed> {
-    attached.as_mut().map_or(Ok(()), Attached::verify)?;
+/// A scheduler's ejection explains a workload's failure better than the workload does.
+fn checked(executed: anyhow::Result<Executed>, charge: &mut InCharge) -> anyhow::Result<Executed> {
+    charge.verify()?;
     executed
 }
 

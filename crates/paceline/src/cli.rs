@@ -174,10 +174,15 @@ pub struct Compare {
     /// Where to run
     #[arg(long, value_name = "GROUND")]
     pub on: On,
-    /// Policies, comma-separated, each with its knobs: A,B:knob=value,knob=value; may be repeated [default: that of a
+    /// Policies, comma-separated, each with its knobs: A,B:knob=value,knob=value; `exec:PROGRAM ARGUMENTS` is a
+    /// scheduler that a program loads, such as exec:scx_bpfland (vm and here); may be repeated [default: that of a
     /// config file]
     #[arg(long, value_name = "POLICIES", add = ArgValueCompleter::new(complete::policies))]
     pub policy: Vec<String>,
+    /// An option of exec: schedulers that takes a time, without its dashes, such as slice-us: it is multiplied by the
+    /// number of CPUs where the clock is dilated; may be repeated (vm only)
+    #[arg(long, value_name = "NAME")]
+    pub scale_option: Vec<String>,
     #[command(flatten)]
     pub machine: Machine,
     /// A workload that comes along (see `paceline list`), rt-app JSON, or a recording (sim)

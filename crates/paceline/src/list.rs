@@ -56,6 +56,7 @@ fn one(name: &str) -> Result<Shown, Failure> {
                 json: class_json(class),
             },
             Contender::Policy(instance) => one_policy(instance.policy),
+            Contender::Program(_) => unreachable!("a program has no name among these"),
         });
     }
     if let Ok(machine) = machine::find(name) {

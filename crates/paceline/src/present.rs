@@ -78,6 +78,7 @@ fn about(label: &str) -> Option<About> {
             });
         }
         Contender::Policy(instance) => instance.policy,
+        Contender::Program(_) => return None,
     };
     let text = format!("{}. {}", own.summary, own.about);
     let named = policies::folder_of(own).map_or(own.name, |folder| folder.name);

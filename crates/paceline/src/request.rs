@@ -37,7 +37,7 @@ fn limit(arguments: &Compare) -> Duration {
 
 /// Checks the command line of `compare`.
 pub fn plan(arguments: &Compare) -> Result<Plan, Failure> {
-    let contenders = contender::parse_all(&arguments.policy)?;
+    let mut contenders = contender::parse_all(&arguments.policy)?;
     let mut job = job(arguments)?;
     if Duration::from(arguments.limit).is_zero() {
         return Err(Failure::input("--limit: expected a time of more than 0, such as 90s"));
@@ -51,6 +51,7 @@ pub fn plan(arguments: &Compare) -> Result<Plan, Failure> {
         On::Vm => Arc::new(vm(arguments, &contenders, &job)?),
         On::Here => Arc::new(here(arguments, &contenders, &job)?),
     };
+    scale_times(&mut contenders, &arguments.scale_option, &*ground)?;
     let profile = match &arguments.profile {
         Some(file) => profile(file, &contenders, &job, &*ground)?,
         None => Profile::new(),
@@ -75,6 +76,38 @@ fn job(arguments: &Compare) -> Result<Job, Failure> {
         )),
         None => Ok(Job::Command { argv: arguments.command.clone(), with: arguments.with.clone() }),
     }
+}
+
+/// Multiplies the times of programs' options where the ground's clock is dilated. The options have to be there.
+fn scale_times(
+    contenders: &mut [Contender],
+    options: &[String],
+    ground: &dyn Ground,
+) -> Result<(), Failure> {
+    let scale = match ground.clock() {
+        report::Clock::Dilated => ground.cpus() as u64,
+        _ => 1,
+    };
+    let mut programs: Vec<_> = contenders.iter_mut().filter_map(Contender::program_mut).collect();
+    for option in options {
+        if !programs.iter().any(|program| program.has_option(option)) {
+            return Err(Failure::input(format!(
+                "--scale-option {option}: no exec: scheduler has --{option}; name it there with its time"
+            )));
+        }
+    }
+    for program in &mut programs {
+        program.argv = program.scaled(options, scale)?;
+    }
+    Ok(())
+}
+
+/// Checks that the programs of schedulers exist on this machine.
+fn find_programs(contenders: &[Contender]) -> Result<(), Failure> {
+    for program in contenders.iter().filter_map(Contender::program) {
+        vm::which(program.argv[0].as_ref()).map_err(Failure::input)?;
+    }
+    Ok(())
 }
 
 /// A profile file's figures for this job on this machine. Warns of programs that do not run.
@@ -138,6 +171,7 @@ fn here(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Here
         [("--machine", arguments.machine.machine.is_some()), ("--seed", arguments.seed.is_some())];
     refuse(&chosen, why)?;
     check_real(contenders)?;
+    find_programs(contenders)?;
     let cpus = live::topology().map_err(failed)?.llc.len();
     match job {
         Job::Command { argv, .. } => {
@@ -157,7 +191,7 @@ fn here(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Here
     if arguments.partial && policies.is_empty() {
         return Err(Failure::input("--partial is for policies that are loaded; name one"));
     }
-    if !policies.is_empty() {
+    if !policies.is_empty() || contenders.iter().any(|one| one.program().is_some()) {
         loading::may_load()?;
     }
     for policy in policies {
@@ -176,6 +210,7 @@ fn here(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Here
 
 fn vm(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Guest, Failure> {
     check_real(contenders)?;
+    find_programs(contenders)?;
     only_here(arguments)?;
     if !matches!(job, Job::Command { .. }) {
         let why = "is for a command's files, and a workload needs none; leave it out";
@@ -235,7 +270,7 @@ fn only_here(arguments: &Compare) -> Result<(), Failure> {
 }
 
 /// Options of the guest, and whether they were given.
-fn of_guest(arguments: &Compare) -> [(&'static str, bool); 11] {
+fn of_guest(arguments: &Compare) -> [(&'static str, bool); 12] {
     let machine = &arguments.machine;
     [
         ("--clock", arguments.clock.is_some()),
@@ -243,6 +278,7 @@ fn of_guest(arguments: &Compare) -> [(&'static str, bool); 11] {
         ("--boots", arguments.boots.is_some()),
         ("--kernel", arguments.kernel.is_some()),
         ("--qemu", arguments.qemu.is_some()),
+        ("--scale-option", !arguments.scale_option.is_empty()),
         ("--with", !arguments.with.is_empty()),
         ("--cpus", machine.cpus.is_some()),
         ("--nodes", machine.nodes.is_some()),

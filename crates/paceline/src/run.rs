@@ -302,11 +302,11 @@ fn named(text: &str) -> Result<Instance, Failure> {
     };
     match contender {
         Contender::Policy(instance) => Ok(instance.clone()),
-        Contender::Class(class) => {
+        other => {
             let known: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
             Err(Failure::input(format!(
                 "{} is no policy that can be loaded; there are: {}",
-                class.name,
+                other.label(),
                 known.join(", ")
             )))
         }

@@ -45,13 +45,21 @@ pub(crate) struct Job {
     pub probe: bool,
 }
 
-/// A policy by name and values; the guest's executable has the same registry.
+/// A scheduler, with its name in results.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct JobPolicy {
     pub label: String,
-    /// None is Linux's own class.
-    pub name: Option<String>,
-    pub values: Vec<u64>,
+    pub scheduler: JobScheduler,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum JobScheduler {
+    /// Linux's own class.
+    Own,
+    /// A policy by name and values; the guest's executable has the same registry.
+    Policy { name: String, values: Vec<u64> },
+    /// A program that loads one.
+    Program { argv: Vec<String> },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -107,15 +115,15 @@ pub(crate) struct Measured {
 
 impl From<&PolicyRef> for JobPolicy {
     fn from(policy: &PolicyRef) -> Self {
-        let label = policy.label().to_string();
-        match policy {
-            PolicyRef::Default => JobPolicy { label, name: None, values: Vec::new() },
-            PolicyRef::Instance(instance) => JobPolicy {
-                label,
-                name: Some(instance.policy.name.to_string()),
+        let scheduler = match policy {
+            PolicyRef::Default => JobScheduler::Own,
+            PolicyRef::Instance(instance) => JobScheduler::Policy {
+                name: instance.policy.name.to_string(),
                 values: instance.values.clone(),
             },
-        }
+            PolicyRef::Program { argv, .. } => JobScheduler::Program { argv: argv.clone() },
+        };
+        JobPolicy { label: policy.label().to_string(), scheduler }
     }
 }
 

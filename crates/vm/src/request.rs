@@ -113,6 +113,13 @@ pub enum PolicyRef {
     Default,
     /// One of our policies.
     Instance(Instance),
+    /// A program of this machine that loads a scheduler, such as scx_bpfland.
+    Program {
+        /// Its name in results.
+        label: String,
+        /// The program, looked up in `PATH`, and its arguments.
+        argv: Vec<String>,
+    },
 }
 
 impl PolicyRef {
@@ -121,6 +128,7 @@ impl PolicyRef {
         match self {
             PolicyRef::Default => "default",
             PolicyRef::Instance(instance) => &instance.label,
+            PolicyRef::Program { label, .. } => label,
         }
     }
 }

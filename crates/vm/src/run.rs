@@ -20,12 +20,12 @@ use crate::child::die_with_parent;
 use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
 use crate::folders::{PATH, PROGRAMS};
 use crate::image::Image;
-use crate::job::{JOB, Job, JobWorkload, Measured, Message};
+use crate::job::{JOB, Job, JobPolicy, JobScheduler, JobWorkload, Measured, Message};
 use crate::kept::Kept;
 use crate::lookup::{missing, refused_or_told};
 use crate::qemu::{self, Files, Threads};
 use crate::traced::Traced;
-use crate::{BadInput, Clock, Kernel, Request, WorkloadRef, emulator, kernel};
+use crate::{BadInput, Clock, Kernel, PolicyRef, Request, WorkloadRef, emulator, kernel};
 
 /// A guest that has sent nothing for this long of the host's time hangs. No task of the guest may send while a workload
 /// runs, but this is far longer than any usual run under emulation.
@@ -244,14 +244,26 @@ fn pack(
         notes = refused_or_told(&missing(argv, &program, &is_there), "the guest")?;
     }
     add_libraries(&mut image, &std::mem::take(&mut libraries_of))?;
+    for policy in &request.policies {
+        if let PolicyRef::Program { argv, .. } = policy {
+            add_program(&mut image, &program_of(argv)?)?;
+            // scx's schedulers keep a socket there
+            image.folder("var/run");
+        }
+    }
     if let Some(config) = &kernel.config {
         image.place(&format!("/boot/config-{}", kernel.release), config);
     }
-    let job = job(request, kernel, &program.to_string_lossy(), &here.to_string_lossy());
+    let job = job(request, kernel, &program.to_string_lossy(), &here.to_string_lossy())?;
     image.write(JOB, serde_json::to_vec(&job)?);
     let file = File::create(to).with_context(|| to.display().to_string())?;
     image.archive(BufWriter::with_capacity(1 << 20, file)).context("packing the guest's files")?;
     Ok(notes)
+}
+
+/// A scheduler's program on this machine.
+fn program_of(argv: &[String]) -> Result<PathBuf, BadInput> {
+    which(argv.first().map_or("", String::as_str).as_ref())
 }
 
 /// Names of busybox's applets: these programs are in the guest.
@@ -269,13 +281,20 @@ fn is_in_guest(image: &Image, word: &str, applets: &BTreeSet<String>) -> bool {
     applets.contains(word) || folders.into_iter().any(|folder| image.leads_to(&folder.join(word)))
 }
 
-fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
+fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> anyhow::Result<Job> {
     let dilation = match request.clock {
         Clock::Dilated => request.shape.cpus as u64,
         Clock::Parallel | Clock::Icount | Clock::Threads => 1,
     };
-    Job {
-        policies: request.policies.iter().map(Into::into).collect(),
+    let policy = |policy: &PolicyRef| {
+        let mut wanted = JobPolicy::from(policy);
+        if let JobScheduler::Program { argv } = &mut wanted.scheduler {
+            argv[0] = program_of(argv)?.to_string_lossy().into_owned();
+        }
+        Ok::<_, BadInput>(wanted)
+    };
+    Ok(Job {
+        policies: request.policies.iter().map(policy).collect::<Result<_, _>>()?,
         workload: JobWorkload::new(&request.workload, program, folder),
         runs: request.runs_per_boot,
         dilation,
@@ -289,7 +308,7 @@ fn job(request: &Request, kernel: &Kernel, program: &str, folder: &str) -> Job {
         profile: request.profile.clone(),
         probe: !kernel.probed,
         beats: request.clock == Clock::Threads,
-    }
+    })
 }
 
 /// One boot.

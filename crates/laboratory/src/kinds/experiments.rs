@@ -155,7 +155,7 @@ fn slice_s(label: &str) -> Result<f64, Failure> {
                 Failure::input(format!("{label} promises no slice, so no wait is bounded"))
             })
         }
-        Contender::Class(class) => Err(Failure::input(format!("{} has no slice", class.name))),
+        other => Err(Failure::input(format!("{} has no slice", other.label()))),
     }
 }
 

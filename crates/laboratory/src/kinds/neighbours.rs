@@ -312,7 +312,7 @@ impl Neighbours {
         let mut scenarios = Vec::new();
         for (victim, how) in &runs {
             let workload = self.workload(&machine, victim, *how)?;
-            let scheduler = policy.scheduler();
+            let scheduler = policy.scheduler()?;
             scenarios.push(Scenario::new(machine.clone(), workload, scheduler).seed(seed));
         }
         let mut outcomes = Vec::new();

@@ -69,7 +69,7 @@ fn alike(experiment: &Experiment, outcomes: &[Outcome]) -> Result<Vec<f64>, Fail
     let (machine, workload) = described(experiment)?;
     let mut simulated: BTreeMap<String, Ways> = BTreeMap::new();
     for contender in contender::parse_all(std::slice::from_ref(&experiment.policies))? {
-        let scheduler = contender.scheduler();
+        let scheduler = contender.scheduler()?;
         let mut scenario = Scenario::new(machine.clone(), workload.clone(), scheduler).seed(SEED);
         scenario.profile.clone_from(&experiment.profile);
         let run = sim::run(&scenario)

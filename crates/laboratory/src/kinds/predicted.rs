@@ -218,7 +218,7 @@ fn names(replay: &Replay) -> BTreeSet<String> {
 
 fn scheduler(policy: &str) -> Result<Scheduler, Failure> {
     match &contender::parse_all(&[policy.to_string()])?[..] {
-        [contender] => Ok(contender.scheduler()),
+        [contender] => contender.scheduler(),
         _ => Err(Failure::input(format!("{policy}: expected one policy"))),
     }
 }

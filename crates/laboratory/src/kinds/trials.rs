@@ -402,7 +402,7 @@ fn scenario(
         duration_ns: Some(seconds * SECOND_NS),
         ..Workload::default()
     };
-    let mut scenario = Scenario::new(machine, workload, contender.scheduler());
+    let mut scenario = Scenario::new(machine, workload, contender.scheduler()?);
     scenario.seed = seed as u64;
     scenario.profile = profile;
     scenario.options.counters = matches!(trial.speeds, Speeds::Counted | Speeds::Profiled);

@@ -11,6 +11,7 @@ use anyhow::Context;
 use live::{Executed, Execution, Show, Standing};
 use policy::{Instance, Policy};
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Pid;
 
 use super::machine::{busybox, mount_tmpfs};
 use crate::folders::{APPLETS, PATH, PROGRAMS};
@@ -57,10 +58,12 @@ const SHARED: &str = "/dev/shm";
 /// Paths of `--with`, untouched.
 const KEPT: &str = "/.kept";
 
-/// Runs the workload once and removes everything it leaves behind; `show` is called with its output.
+/// Runs the workload once and removes everything it leaves behind, but for the process group `spared`; `show` is called
+/// with its output.
 pub(crate) fn execute(
     job: &Job,
     standing: Standing,
+    spared: Option<Pid>,
     show: Option<Show<'_>>,
 ) -> anyhow::Result<Executed> {
     restore(&job.workload)?;
@@ -75,6 +78,10 @@ pub(crate) fn execute(
         report: report.map(Into::into),
         limit: Duration::from_secs_f64(job.limit_s),
         stop: None,
+    };
+    let clear = || match spared {
+        Some(spared) => live::end_all_but(spared),
+        None => clear(),
     };
     live::execute(command, &what, |_| clear(), show)
 }

@@ -3,18 +3,18 @@
 
 use std::cell::RefCell;
 
-use live::{Scope, Show, Standing, Trial};
-use policy::{Instance, Topology};
+use live::{Scheduler, Scope, Show, Standing, Trial};
+use policy::Topology;
 
 use super::execute::execute;
 use super::host::Host;
-use crate::job::{Job, JobPolicy, Measured, Message};
+use crate::job::{Job, Measured, Message};
 
-/// One run of one policy.
+/// One run under one scheduler.
 pub(crate) struct Run<'a> {
-    pub policy: &'a JobPolicy,
-    /// None is Linux's own class.
-    pub instance: Option<&'a Instance>,
+    /// The scheduler's name in results.
+    pub label: &'a str,
+    pub scheduler: Scheduler<'a>,
     pub run: usize,
     pub boot: usize,
     /// How the workload's first process is scheduled.
@@ -29,8 +29,8 @@ pub(crate) fn one(
     topology: &Topology,
 ) -> anyhow::Result<Measured> {
     let trial = Trial {
-        label: &run.policy.label,
-        instance: run.instance,
+        label: run.label,
+        scheduler: run.scheduler,
         profile: &job.profile,
         scope: Scope::All,
         own: false,
@@ -46,13 +46,13 @@ pub(crate) fn one(
         *step.borrow_mut() = text.to_string();
         shared.borrow_mut().tell(&Message::Step { text: text.to_string() })
     };
-    let mut run_once = || {
+    let mut run_once = |spared| {
         let mut show = |line: &str| {
             let (step, line) = (step.borrow().clone(), line.to_string());
             // If the host does not listen, the next step finds out.
             let _ = shared.borrow_mut().tell(&Message::Wrote { step, line });
         };
-        execute(job, run.standing, job.show.then_some(&mut show as Show<'_>))
+        execute(job, run.standing, spared, job.show.then_some(&mut show as Show<'_>))
     };
     let mut tried = trial.run(topology, &mut say, &mut run_once)?;
     let recording = std::mem::take(&mut tried.outcome.recording);

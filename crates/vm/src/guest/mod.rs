@@ -12,11 +12,11 @@ use std::path::Path;
 use anyhow::Context;
 pub use execute::worker_command;
 use host::Host;
-use live::{Broken, Standing};
+use live::{Broken, Scheduler, Standing};
 use measure::Run;
 use policy::{Instance, Policy};
 
-use crate::job::{JOB, Job, JobPolicy, Message};
+use crate::job::{JOB, Job, JobPolicy, JobScheduler, Message};
 use crate::probe;
 
 /// Runs the job and powers the guest off. Call it if the first argument is `guest`. The second is the number of the
@@ -84,8 +84,12 @@ fn work(
     for run in 0..job.runs {
         for index in live::rotated(run + boot, instances.len()) {
             let policy = &job.policies[index];
-            let instance = instances[index].as_ref();
-            let what = Run { policy, instance, run, boot, standing };
+            let scheduler = match (&policy.scheduler, &instances[index]) {
+                (JobScheduler::Program { argv }, _) => Scheduler::Program(argv),
+                (_, Some(instance)) => Scheduler::Policy(instance),
+                (_, None) => Scheduler::Own,
+            };
+            let what = Run { label: &policy.label, scheduler, run, boot, standing };
             let measured = measure::one(host, &job, &what, &topology)
                 .with_context(|| format!("policy {}", policy.label))?;
             host.tell(&Message::Outcome(Box::new(measured)))?;
@@ -96,9 +100,9 @@ fn work(
 
 fn instances(job: &Job, registry: &[&'static Policy]) -> anyhow::Result<Vec<Option<Instance>>> {
     let instance = |wanted: &JobPolicy| {
-        let Some(name) = &wanted.name else { return Ok(None) };
+        let JobScheduler::Policy { name, values } = &wanted.scheduler else { return Ok(None) };
         let mut instance = Instance::default(policy::find(name, registry)?);
-        instance.values = wanted.values.clone();
+        instance.values = values.clone();
         instance.label = wanted.label.clone();
         Ok(Some(instance.dilated(job.dilation)))
     };
