@@ -24,8 +24,10 @@ impl Unprivileged {
         let folder = tempfile::tempdir().unwrap();
         let is_root = rustix::process::geteuid().is_root();
         if is_root {
-            // The build folder may be closed to that user.
-            fs::copy(BIN, folder.path().join("paceline")).unwrap();
+            // The build folder may be closed to that user. If this process wrote the copy, another test's child could
+            // hold it open for writing while it is run: "Text file busy".
+            let copied = Command::new("cp").arg(BIN).arg(folder.path().join("paceline")).status();
+            assert!(copied.unwrap().success());
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
