@@ -57,6 +57,12 @@ fn a_node_that_is_full_is_told_of() {
     in_guest_with_nodes(4, 2, include_str!("scripts/full-node.sh"));
 }
 
+/// Schedulers that other programs load are compared as policies are, and their failures are told.
+#[test]
+fn schedulers_of_other_programs_are_compared_and_told() {
+    in_guest(include_str!("scripts/outside.sh"));
+}
+
 /// The same without a scheduler in the kernel: threads are bound to their nodes, and their own masks are restored.
 #[test]
 fn pages_follow_threads_that_are_bound_to_other_nodes() {
