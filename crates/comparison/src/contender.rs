@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The names for `--policy`: policies with their knobs, and Linux's own classes.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+
 use policy::{Instance, InstanceError};
 use sim::Scheduler;
 use terminal::{Failure, meant};
@@ -208,6 +213,22 @@ impl Outside {
     }
 }
 
+/// Programs of the scx project that load no scheduler.
+const NO_SCHEDULERS: [&str; 1] = ["scx_loader"];
+
+/// Names of scx's schedulers in these folders, as PATH lists them.
+pub fn schedulers_in(path: &OsStr) -> Vec<String> {
+    let named = |folder: PathBuf| {
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        files.filter_map(|file| file.file_name().into_string().ok())
+    };
+    let names: BTreeSet<String> = std::env::split_paths(path)
+        .flat_map(named)
+        .filter(|name| name.starts_with("scx_") && !NO_SCHEDULERS.contains(&name.as_str()))
+        .collect();
+    names.into_iter().collect()
+}
+
 /// Reads every `--policy`. Commas separate both policies and knobs: `a:x=1,y=2,b` is `a` with two knobs, and `b`.
 pub fn parse_all(arguments: &[String]) -> Result<Vec<Contender>, Failure> {
     let mut contenders: Vec<Contender> = Vec::new();
@@ -274,6 +295,18 @@ mod tests {
         assert!(error.contains("is no command"), "{error}");
         let error = Contender::parse("exec:scx_lavd").unwrap().scheduler().unwrap_err().to_string();
         assert!(error.contains("scx_lavd is not simulated; compare it --on vm"), "{error}");
+    }
+
+    #[test]
+    fn schedulers_of_this_machine_are_found_once() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (folder, name) in
+            [(&one, "scx_lavd"), (&two, "scx_lavd"), (&two, "scx_bpfland"), (&two, "scx_loader")]
+        {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let path = std::env::join_paths([one.path(), two.path(), "/none".as_ref()]).unwrap();
+        assert_eq!(schedulers_in(&path), ["scx_bpfland", "scx_lavd"]);
     }
 
     #[test]

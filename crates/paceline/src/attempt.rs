@@ -139,6 +139,7 @@ pub fn add_answer(results: &mut Results, plan: &Plan, args: Option<&Try>) {
         return;
     };
     results.details.push(untold());
+    results.details.extend(not_simulated());
     let real = case.contestants.iter().filter(|one| one.is_real);
     let ways = Ways {
         command: args.command.clone(),
@@ -149,6 +150,16 @@ pub fn add_answer(results: &mut Results, plan: &Plan, args: Option<&Try>) {
         obstacle: doctor::obstacle(),
     };
     results.answer = Some(answer::answer(&case, Some(&ways)));
+}
+
+/// Schedulers of this machine that the simulator has no model of; None: there are none.
+fn not_simulated() -> Option<String> {
+    let found = contender::schedulers_in(&std::env::var_os("PATH").unwrap_or_default());
+    let first = found.first()?;
+    Some(format!(
+        "not simulated: {}; compare --on vm --policy default,exec:{first} runs one in a guest",
+        found.join(", ")
+    ))
 }
 
 /// Options of this `try` that the suggested next one keeps.
