@@ -59,7 +59,10 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
         On::Vm => (vm(experiment, effort, boots)?, runs),
         On::Here => return Err(Failure::input("an experiment runs on sim or vm")),
     };
-    let policies = contender::parse_all(std::slice::from_ref(&experiment.policies))?;
+    let there = experiment.peers.iter().filter(|peer| vm::which(peer.as_ref()).is_ok());
+    let named = std::iter::once(experiment.policies.clone());
+    let named: Vec<String> = named.chain(there.map(|peer| format!("exec:{peer}"))).collect();
+    let policies = contender::parse_all(&named)?;
     let (contenders, job) = match &experiment.job {
         Job::Fault { name, programs, before } => {
             let job = fault(name, before, programs, &policies)?;

@@ -26,6 +26,7 @@ pub const PAPERS: &[(&str, &str)] = &[
     ("record", include_str!("../../../papers/record.toml")),
     ("live", include_str!("../../../papers/live.toml")),
     ("simulator", include_str!("../../../papers/simulator.toml")),
+    ("peers", include_str!("../../../papers/peers.toml")),
 ];
 
 /// A paper.
@@ -68,6 +69,9 @@ pub struct Experiment {
     pub ground: On,
     /// The policies, for `--policy`.
     pub policies: String,
+    /// Programs that load other people's schedulers. Those that are on this machine take part.
+    #[serde(default)]
+    pub peers: Vec<String>,
     /// The job.
     pub job: Job,
     /// Simulated machine, or the machine that the guest represents.

@@ -610,7 +610,8 @@ pub struct Machine {
 /// Arguments of `repro`.
 #[derive(Args, Debug)]
 pub struct Repro {
-    /// flsched, cas, min-fair, dino, avx-fair; record (replays held to a guest), live (faults), simulator (its cost); or all
+    /// flsched, cas, min-fair, dino, avx-fair; record (replays held to a guest), live (faults), simulator (its cost), peers
+    /// (other people's schedulers); or all
     #[arg(add = ArgValueCompleter::new(complete::papers))]
     pub name: String,
     /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads

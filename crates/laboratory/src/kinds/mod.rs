@@ -11,6 +11,7 @@ mod faults;
 mod long;
 pub mod mixes;
 pub mod neighbours;
+mod peers;
 mod placements;
 mod predicted;
 mod simulator;
@@ -25,6 +26,8 @@ use super::kind::{Read, read};
 pub const KINDS: &[(&str, Read)] = &[
     ("ratio", read::<experiments::Ratio>),
     ("value", read::<experiments::Value>),
+    ("rows", read::<peers::Rows>),
+    ("rows-won", read::<peers::RowsWon>),
     ("makespan", read::<experiments::Makespan>),
     ("wait-bound", read::<experiments::WaitBound>),
     ("share-error", read::<experiments::ShareError>),

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Figures over several experiments, one a load: how a policy does in each of them.
+
+use report::stats::median;
+use serde::Deserialize;
+use terminal::Failure;
+
+use crate::kind::{Kind, Sample, Setting};
+use crate::measure::Laboratory;
+use crate::outcomes::{bare, ratios, values};
+use crate::paper::Quantity;
+
+/// `over / under` of one quantity in each experiment: the median of its boots.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rows {
+    /// Names of the experiments.
+    experiments: Vec<String>,
+    /// The compared quantity.
+    quantity: Quantity,
+    /// Policy of the dividend.
+    over: String,
+    /// Policy of the divisor.
+    under: String,
+}
+
+impl Kind for Rows {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let mut sample = Sample::default();
+        for name in &self.experiments {
+            let outcomes = lab.outcomes(name)?;
+            match median(&ratios(&outcomes, &self.over, &self.under, self.quantity)) {
+                Some(ratio) => sample.values.push(ratio),
+                None => sample.missing.push(name.clone()),
+            }
+        }
+        Ok(sample)
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(first(&self.experiments)?)
+    }
+}
+
+/// In how many experiments a policy has at most a part of what the best of the peers has, by medians. Nothing if none
+/// of the peers is on this machine.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowsWon {
+    /// Names of the experiments.
+    experiments: Vec<String>,
+    /// The compared quantity.
+    quantity: Quantity,
+    /// The policy.
+    of: String,
+    /// The part.
+    part: f64,
+}
+
+impl Kind for RowsWon {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (mut won, mut any) = (0, false);
+        for name in &self.experiments {
+            let peers = lab.experiment(name)?.peers.clone();
+            let outcomes = lab.outcomes(name)?;
+            let middle = |policy: &str| median(&bare(values(&outcomes, policy, self.quantity)));
+            let best = peers.iter().filter_map(|peer| middle(peer)).reduce(f64::min);
+            let (Some(own), Some(best)) = (middle(&self.of), best) else { continue };
+            any = true;
+            won += usize::from(own <= self.part * best);
+        }
+        Ok(if any { vec![won as f64].into() } else { Sample::default() })
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(first(&self.experiments)?)
+    }
+}
+
+fn first(experiments: &[String]) -> Result<&str, Failure> {
+    let first = experiments.first().map(String::as_str);
+    first.ok_or_else(|| Failure::input("a figure over experiments names none"))
+}
