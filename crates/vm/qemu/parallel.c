@@ -126,8 +126,7 @@ static void kick(CPUState *unused)
 	CPUState *cpu;
 
 	qatomic_set(&kicked, true);
-	CPU_FOREACH(cpu)
-	{
+	CPU_FOREACH(cpu) {
 		cpu_exit(cpu);
 	}
 }
@@ -137,12 +136,18 @@ static void force_rcu(Notifier *notify, void *data)
 	kick(NULL);
 }
 
-/* Instructions of all CPUs until a timer is due; a large number without any. */
+/* Nanoseconds until a timer is due; negative without any. */
+static int64_t deadline(void)
+{
+	return qemu_clock_deadline_ns_all(QEMU_CLOCK_VIRTUAL, QEMU_TIMER_ATTR_ALL);
+}
+
+/* Instructions of all CPUs until a timer is due, or many. */
 static int64_t until_timer(void)
 {
-	int64_t ns = qemu_clock_deadline_ns_all(QEMU_CLOCK_VIRTUAL, QEMU_TIMER_ATTR_ALL);
+	int64_t ns = deadline();
 
-	return ns < 0 || ns > INT32_MAX ? INT32_MAX : icount_round(ns);
+	return icount_round(ns < 0 ? INT32_MAX : MIN(ns, INT32_MAX));
 }
 
 /* Runs timers that are due; says whether there were any. */
@@ -160,8 +165,7 @@ static CPUState *last_but(CPUState *one)
 {
 	CPUState *cpu, *last = NULL;
 
-	CPU_FOREACH(cpu)
-	{
+	CPU_FOREACH(cpu) {
 		if (cpu != one && !cpu_thread_is_idle(cpu) &&
 		    (!last || place[cpu->cpu_index] < place[last->cpu_index])) {
 			last = cpu;
@@ -176,15 +180,13 @@ static bool halted_wait_until(int64_t until)
 	int64_t all = 0, some;
 	CPUState *cpu;
 
-	CPU_FOREACH(cpu)
-	{
+	CPU_FOREACH(cpu) {
 		if (cpu_thread_is_idle(cpu)) {
 			all += MAX(0, until - place[cpu->cpu_index]);
 		}
 	}
 	some = MIN(all, until_timer());
-	CPU_FOREACH(cpu)
-	{
+	CPU_FOREACH(cpu) {
 		int64_t left = until - place[cpu->cpu_index], part;
 
 		if (cpu_thread_is_idle(cpu) && left > 0) {
@@ -260,8 +262,7 @@ static void spin(CPUState *spinning)
 	*waited += insns;
 	wait_for(spinning, insns);
 	run_timers();
-	CPU_FOREACH(cpu)
-	{
+	CPU_FOREACH(cpu) {
 		int64_t ahead = place[cpu->cpu_index] - place[spinning->cpu_index];
 
 		if (!cpu_thread_is_idle(cpu) && ahead > 0 && ahead < AHEAD_MAX * parallel_turn) {
@@ -276,12 +277,11 @@ static void idle(void)
 	int64_t furthest = 0;
 	CPUState *cpu;
 
-	if (!runstate_is_running() || until_timer() == INT32_MAX) {
+	if (!runstate_is_running() || deadline() < 0) {
 		qemu_cond_wait_iothread(first_cpu->halt_cond);
 		return;
 	}
-	CPU_FOREACH(cpu)
-	{
+	CPU_FOREACH(cpu) {
 		furthest = MAX(furthest, place[cpu->cpu_index]);
 	}
 	halted_wait_until(furthest + until_timer() / parallel_cpus + 1);
@@ -293,8 +293,7 @@ static void turn(void)
 	CPUState *cpu, *other;
 	int64_t until;
 
-	CPU_FOREACH(cpu)
-	{
+	CPU_FOREACH(cpu) {
 		deliver(cpu);
 	}
 	cpu = last_but(NULL);
@@ -337,8 +336,7 @@ void *parallel_cpu_thread_fn(void *arg)
 
 	while (first_cpu->stopped) {
 		qemu_cond_wait_iothread(first_cpu->halt_cond);
-		CPU_FOREACH(cpu)
-		{
+		CPU_FOREACH(cpu) {
 			current_cpu = cpu;
 			qemu_wait_io_event_common(cpu);
 		}
