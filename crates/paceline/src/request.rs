@@ -188,6 +188,14 @@ fn here(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Here
         Job::Npb { .. } | Job::Recording(_) => job.json().map(drop)?,
     }
     let policies: Vec<_> = contenders.iter().filter_map(Contender::policy).collect();
+    if arguments.partial
+        && let Some(program) = contenders.iter().find_map(Contender::program)
+    {
+        return Err(Failure::input(format!(
+            "--partial is for policies of paceline; {} has options of its own for that",
+            program.label
+        )));
+    }
     if arguments.partial && policies.is_empty() {
         return Err(Failure::input("--partial is for policies that are loaded; name one"));
     }
@@ -237,6 +245,7 @@ fn vm(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Guest,
     if let Job::Model { workload, .. } = job {
         check_affinity(workload, shape.cpus)?;
     }
+    vm::emulator(arguments.qemu.as_deref(), clock).map_err(Failure::input)?;
     Ok(Guest {
         shape,
         rates,

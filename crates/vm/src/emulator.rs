@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::closure::which;
 use crate::kernel::user_cache;
-use crate::{BadInput, Clock, Request};
+use crate::{BadInput, Clock};
 
 /// QEMU of the distribution.
 const PROGRAM: &str = "qemu-system-x86_64";
@@ -17,9 +17,9 @@ const HEADER: &str = include_str!("../qemu/parallel.h");
 /// Advice to a user without the emulator for `--clock parallel`.
 const MEND: &str = "run script/parallel-qemu, which builds one, or name it with --qemu FILE; --clock dilated works without";
 
-/// The emulator for a request.
-pub(crate) fn of(request: &Request) -> Result<PathBuf, BadInput> {
-    match (&request.emulator, request.clock) {
+/// The emulator for a clock: the named one, else the distribution's or the one that was built.
+pub fn emulator(named: Option<&Path>, clock: Clock) -> Result<PathBuf, BadInput> {
+    match (named, clock) {
         (Some(named), Clock::Parallel) => checked(named),
         (Some(named), _) => which(named.as_os_str()),
         (None, Clock::Parallel) => {

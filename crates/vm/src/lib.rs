@@ -25,7 +25,7 @@ mod traced;
 
 pub use closure::which;
 pub use cores::{Taken, take_cores};
-pub use emulator::has_parallel_clock;
+pub use emulator::{emulator, has_parallel_clock};
 pub use kernel::Kernel;
 pub use lookup::{Missing, missing, nowhere};
 pub use request::{BadInput, Clock, Keep, PolicyRef, Request, Shape, WorkloadRef};

@@ -101,7 +101,7 @@ fn boots(
 ) -> anyhow::Result<(Vec<Traced>, Vec<String>)> {
     request.shape.check()?;
     let kernel = kernel::find(request.kernel.as_deref(), request.cache.as_deref(), progress)?;
-    let emulator = emulator::of(request)?;
+    let emulator = emulator(request.emulator.as_deref(), request.clock)?;
     let scratch = tempfile::tempdir().context("no room for the guest's files")?;
     let image = scratch.path().join("image");
     let notes = pack(request, agent, &kernel, &image)?;
