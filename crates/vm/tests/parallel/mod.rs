@@ -47,7 +47,7 @@ pub fn cpus_side_by_side_share_no_time() {
         let tasks = [1, cpus.div_ceil(2), cpus, 2 * cpus];
         tasks.map(|tasks| time_ms(Clock::Parallel, cpus, 20, ["burn", &tasks.to_string()]))
     };
-    for cpus in [1, 2, 4, 8] {
+    for cpus in [2, 8] {
         let [Some(one), Some(half), Some(all), Some(twice)] = times(cpus) else { return };
         assert_alike(&format!("{cpus} CPUs"), &[one, half, all, twice / 2.0], 0.01);
     }

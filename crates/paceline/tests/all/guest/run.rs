@@ -60,7 +60,7 @@ fn a_node_that_is_full_is_told_of() {
 /// Schedulers that other programs load are compared as policies are, and their failures are told.
 #[test]
 fn schedulers_of_other_programs_are_compared_and_told() {
-    in_guest(include_str!("scripts/outside.sh"));
+    in_guest_by(Clock::Icount, 1, include_str!("scripts/outside.sh"));
 }
 
 /// The same without a scheduler in the kernel: threads are bound to their nodes, and their own masks are restored.
