@@ -192,6 +192,11 @@ pub fn check_learners(contenders: &[Contender], touches: bool) -> Result<(), Fai
     }
 }
 
+/// Refuses contenders that the simulator has no model of.
+pub fn check_simulated(contenders: &[Contender]) -> Result<(), Failure> {
+    contenders.iter().try_for_each(|contender| contender.scheduler().map(drop))
+}
+
 /// Refuses contenders that cannot run on a real kernel.
 pub fn check_real(contenders: &[Contender]) -> Result<(), Failure> {
     let absent = contenders.iter().find_map(|contender| match contender {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use comparison::plan::check_learners;
+use comparison::plan::{check_learners, check_simulated};
 use comparison::{Contender, Job, Plan, Simulated, contender, replay};
 use measuring::{THIS, find_machine};
 use report::Results;
@@ -34,6 +34,7 @@ pub fn run(args: &Try) -> Result<(), Failure> {
         [] => None,
         named => Some(default_first(contender::parse_all(named)?)?),
     };
+    check_simulated(named.as_deref().unwrap_or_default())?;
     check_learners(named.as_deref().unwrap_or_default(), false)?;
     vm::which(args.command[0].as_ref()).map_err(Failure::input)?;
     // Measuring this machine takes a while, so these policies are checked before; they take part on any machine.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use comparison::guest::{guest_shape, shape_of};
-use comparison::plan::{check_affinity, check_learners, check_real};
+use comparison::plan::{check_affinity, check_learners, check_real, check_simulated};
 use comparison::profile::Given;
 use comparison::{
     Contender, Ground, Guest, Here, Job, On, Plan, SEED, Simulated, contender, loading, replay,
@@ -135,6 +135,7 @@ fn profile(
 fn sim(arguments: &Compare, contenders: &[Contender], job: &mut Job) -> Result<Simulated, Failure> {
     refuse(&of_guest(arguments), "is for --on vm; sim takes --machine, --seed and --runs")?;
     only_here(arguments)?;
+    check_simulated(contenders)?;
     let why = "shows what a workload writes, and on sim nothing runs that writes; leave it out";
     refuse(&[("--show-output", arguments.show_output)], why)?;
     let named = match (&arguments.machine.machine, &*job) {
