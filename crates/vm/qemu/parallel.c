@@ -376,5 +376,5 @@ void parallel_add_property(ObjectClass *oc)
 	object_class_property_add(oc, "turn", "int", get_turn, set_turn, NULL, NULL);
 	object_class_property_set_description(
 		oc, "turn",
-		"Instructions of each CPU in a round, on a clock that runs in parallel");
+		"Instructions that a CPU may be ahead, on a clock that runs in parallel");
 }

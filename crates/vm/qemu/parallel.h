@@ -8,7 +8,7 @@
 /* Part of what `qemu --version` says; another number when anything here changes. */
 #define PARALLEL_VERSION 1
 
-/* Instructions that each CPU has in a round; 0: QEMU's own turns and its own clock. */
+/* Instructions that a CPU may be ahead of the others; 0: QEMU's own turns and its own clock. */
 extern int64_t parallel_turn;
 
 /* Instructions of all CPUs together that are one nanosecond. */
@@ -17,7 +17,7 @@ extern int64_t parallel_cpus;
 /* Adds `-accel tcg,turn=N`. */
 void parallel_add_property(ObjectClass *oc);
 
-/* Runs the CPUs in rounds, in place of rr_cpu_thread_fn. */
+/* Runs the CPUs, in place of rr_cpu_thread_fn. */
 void *parallel_cpu_thread_fn(void *arg);
 
 #endif
