@@ -119,14 +119,6 @@ impl Contender {
         }
     }
 
-    /// The same, to change its words.
-    pub fn program_mut(&mut self) -> Option<&mut Outside> {
-        match self {
-            Contender::Class(_) | Contender::Policy(_) => None,
-            Contender::Program(outside) => Some(outside),
-        }
-    }
-
     /// The simulator's scheduler for it. Fails for a program, which only a kernel can load.
     pub fn scheduler(&self) -> Result<Scheduler, Failure> {
         Ok(match self {
@@ -188,11 +180,8 @@ impl Outside {
         let mut argv = self.argv.clone();
         let is_scaled = |word: &str| options.iter().any(|option| word == format!("--{option}"));
         for at in 1..argv.len() {
-            let (option, value) = match argv[at].split_once('=') {
-                Some((option, value)) => (format!("{option}="), value),
-                None => (String::new(), argv[at].as_str()),
-            };
-            let name = if option.is_empty() { &argv[at - 1] } else { option.trim_end_matches('=') };
+            let (name, value) =
+                argv[at].split_once('=').unwrap_or((argv[at - 1].as_str(), argv[at].as_str()));
             if !is_scaled(name) {
                 continue;
             }
@@ -201,7 +190,8 @@ impl Outside {
                 let label = &self.label;
                 Failure::input(format!("--scale-option: {value} of {label} is no whole number"))
             })?;
-            argv[at] = format!("{option}{scaled}");
+            let before = argv[at].strip_suffix(value).unwrap_or_default();
+            argv[at] = format!("{before}{scaled}");
         }
         Ok(argv)
     }

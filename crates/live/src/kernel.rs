@@ -34,6 +34,12 @@ impl State {
         format!("{} is {}", self.scheduler(), self.state)
     }
 
+    /// Fails if a scheduler is in charge, or about to be.
+    pub(crate) fn check_free(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.state == "disabled", "{} here: {STOP_IT}", self.phrase());
+        Ok(())
+    }
+
     fn scheduler(&self) -> &str {
         self.ops.as_deref().unwrap_or("another scheduler")
     }
@@ -94,9 +100,7 @@ impl OwnClass {
 }
 
 fn stayed(before: &State, now: &State) -> anyhow::Result<()> {
-    if before.state != "disabled" {
-        bail!("{} here: {STOP_IT}", before.phrase());
-    }
+    before.check_free()?;
     if now.state != "disabled" || now.enable_seq != before.enable_seq {
         bail!("{} came in charge while it ran: stop that first, and run it again", now.scheduler());
     }
@@ -118,6 +122,13 @@ impl Messages {
             let _ = file.seek(SeekFrom::End(0));
         }
         Messages { kmsg }
+    }
+
+    /// [`Messages::about_sched_ext`] of a scheduler that is no longer in charge: not that it once was.
+    pub(crate) fn about_its_end(&mut self) -> Vec<String> {
+        let mut said = self.about_sched_ext();
+        said.retain(|line| !line.ends_with(" enabled"));
+        said
     }
 
     /// Messages of sched_ext since the last call, without levels and time stamps.

@@ -61,7 +61,7 @@ pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use others::Others;
 pub use outside::Outside;
 pub use process::{
-    Standing, ask_for_sched_ext, end_as_killed, end_as_others, ignore, is_ignored,
+    Standing, ask_for_sched_ext, die_with_parent, end_as_killed, end_as_others, ignore, is_ignored,
     outrank_policies, outrank_real_time, speak_from_background, stop, unhandle,
 };
 pub use program::{BY_FILE, absent, name as thread_name};

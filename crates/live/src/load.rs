@@ -269,8 +269,7 @@ impl Attached {
     }
 
     fn reason(&mut self) -> String {
-        let mut said = self.messages.about_sched_ext();
-        said.retain(|line| !line.ends_with(" enabled"));
+        let said = self.messages.about_its_end();
         match said.is_empty() {
             true => "it gave no reason (see dmesg)".into(),
             false => said.join("; "),

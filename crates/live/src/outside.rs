@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::{Messages, STOP_IT, State, state};
+use crate::{Messages, State, die_with_parent, state};
 
 /// Longest time from its start until it is in charge. In a guest scx_lavd takes 16 s.
 const LOAD_MAX: Duration = Duration::from_secs(120);
@@ -38,9 +38,7 @@ impl Outside {
     /// Fails if another scheduler is attached, and if the program ends first.
     pub fn start(label: &str, argv: &[String]) -> anyhow::Result<Self> {
         let before = state()?;
-        if before.state != "disabled" {
-            bail!("{} here: {STOP_IT}", before.phrase());
-        }
+        before.check_free()?;
         let messages = Messages::from_now();
         let written = tempfile::tempfile().context("no room for what a scheduler writes")?;
         let (program, arguments) = argv.split_first().context("a scheduler needs a program")?;
@@ -52,13 +50,7 @@ impl Outside {
             .stderr(written.try_clone()?);
         // Ctrl-C at the terminal reaches us alone, and we end it.
         command.process_group(0);
-        // SAFETY: one system call between fork and exec; it allocates nothing and takes no lock.
-        unsafe {
-            command.pre_exec(|| {
-                rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-                Ok(())
-            });
-        }
+        die_with_parent(&mut command, Signal::TERM);
         let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
         let mut outside = Outside { label: label.into(), child, written, messages, before };
         outside.wait_until_in_charge()?;
@@ -157,8 +149,7 @@ impl Outside {
         let text = String::from_utf8_lossy(&end[..length]).into_owned();
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
-        let mut said = self.messages.about_sched_ext();
-        said.retain(|line| !line.ends_with(" enabled"));
+        let said = self.messages.about_its_end();
         let own = if last.is_empty() { "it wrote nothing".into() } else { last.join("; ") };
         match said.is_empty() {
             true => own,

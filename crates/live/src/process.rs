@@ -77,6 +77,16 @@ impl Standing {
     }
 }
 
+/// Makes a command get this signal when the thread that starts it ends, however that ends.
+pub fn die_with_parent(command: &mut Command, signal: Signal) {
+    // SAFETY: one system call between fork and exec; it allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(signal)).map_err(Into::into)
+        });
+    }
+}
+
 /// Puts this process above every policy, with its memory locked: a policy that starves every task must not starve the
 /// process that can remove it. It raises the limit of open files as far as permitted: counters of threads take two
 /// each. Its children begin in Linux's own class, or with a [`Standing`].

@@ -153,7 +153,9 @@ impl Trial<'_> {
             tell("observed")?;
             let observer = Observer::attach(topology.llc.len())?;
             settle();
-            charge.policy().iter().for_each(|attached| attached.keep());
+            if let Some(attached) = charge.policy() {
+                attached.keep();
+            }
             let seen = run(&mut charge)?;
             let attached = charge.policy();
             tried.add_errors(&seen);

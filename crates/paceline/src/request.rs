@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line of `compare` as a plan: which options go with which ground.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,16 +88,17 @@ fn scale_times(
         report::Clock::Dilated => ground.cpus() as u64,
         _ => 1,
     };
-    let mut programs: Vec<_> = contenders.iter_mut().filter_map(Contender::program_mut).collect();
     for option in options {
-        if !programs.iter().any(|program| program.has_option(option)) {
+        if !contenders.iter().filter_map(Contender::program).any(|one| one.has_option(option)) {
             return Err(Failure::input(format!(
                 "--scale-option {option}: no exec: scheduler has --{option}; name it there with its time"
             )));
         }
     }
-    for program in &mut programs {
-        program.argv = program.scaled(options, scale)?;
+    for contender in contenders {
+        if let Contender::Program(program) = contender {
+            program.argv = program.scaled(options, scale)?;
+        }
     }
     Ok(())
 }
@@ -241,12 +242,12 @@ fn vm(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Guest,
         shape.core_types = core_types(kinds, shape.cpus, &[])?;
     }
     shape.check().map_err(Failure::input)?;
-    let clock = arguments.clock.unwrap_or_else(|| clock(arguments));
+    let (clock, emulator) = clock(arguments);
     check_turn(arguments.turn.map(Into::into), clock, shape.cpus)?;
     if let Job::Model { workload, .. } = job {
         check_affinity(workload, shape.cpus)?;
     }
-    vm::emulator(arguments.qemu.as_deref(), clock).map_err(Failure::input)?;
+    let emulator = emulator.map_err(Failure::input)?;
     Ok(Guest {
         shape,
         rates,
@@ -254,18 +255,22 @@ fn vm(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Guest,
         turn: arguments.turn.map(Into::into),
         boots: arguments.boots.unwrap_or(BOOTS) as usize,
         kernel: arguments.kernel.clone(),
-        emulator: arguments.qemu.clone(),
+        emulator: Some(emulator),
         keep: None,
         limit: limit(arguments),
         or_in_turn: false,
     })
 }
 
-/// The clock that tells most: the parallel one where the emulator has it.
-fn clock(arguments: &Compare) -> vm::Clock {
-    match vm::has_parallel_clock(arguments.qemu.as_deref()) {
-        true => vm::Clock::Parallel,
-        false => vm::Clock::Dilated,
+/// The clock and its emulator. Without an option, the clock that tells most: the parallel one where the emulator has it.
+fn clock(arguments: &Compare) -> (vm::Clock, Result<PathBuf, vm::BadInput>) {
+    let by = |clock| (clock, vm::emulator(arguments.qemu.as_deref(), clock));
+    match arguments.clock {
+        Some(clock) => by(clock),
+        None => match by(vm::Clock::Parallel) {
+            (_, Err(_)) => by(vm::Clock::Dilated),
+            parallel => parallel,
+        },
     }
 }
 

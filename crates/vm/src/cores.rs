@@ -14,10 +14,7 @@ pub fn take_cores(clock: Clock, cpus: usize) -> Taken<'static> {
     static OF_THIS_MACHINE: LazyLock<Cores> = LazyLock::new(|| {
         Cores::new(thread::available_parallelism().map_or(1, |cores| cores.get()))
     });
-    OF_THIS_MACHINE.take(match clock {
-        Clock::Threads => cpus,
-        Clock::Parallel | Clock::Dilated | Clock::Icount => 1,
-    })
+    OF_THIS_MACHINE.take(if clock.counts_instructions() { 1 } else { cpus })
 }
 
 /// Cores that belong to the guests that have taken them.

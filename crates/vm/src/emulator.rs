@@ -33,11 +33,6 @@ pub fn emulator(named: Option<&Path>, clock: Clock) -> Result<PathBuf, BadInput>
     }
 }
 
-/// Whether a guest can have the clock `parallel` on this machine, with this emulator or the one that was built.
-pub fn has_parallel_clock(named: Option<&Path>) -> bool {
-    named.map(Path::to_path_buf).or_else(place).is_some_and(|emulator| checked(&emulator).is_ok())
-}
-
 /// Where script/parallel-qemu puts it.
 fn place() -> Option<PathBuf> {
     Some(user_cache()?.join("parallel-qemu").join(PROGRAM))
@@ -74,6 +69,6 @@ mod tests {
         let refused = checked(Path::new("/bin/true")).unwrap_err().to_string();
         assert!(refused.contains("it has no \"parallel turns"), "{refused}");
         assert!(refused.contains("script/parallel-qemu"), "{refused}");
-        assert!(!has_parallel_clock(Some(Path::new("/nowhere"))));
+        assert!(emulator(Some(Path::new("/nowhere")), Clock::Parallel).is_err());
     }
 }

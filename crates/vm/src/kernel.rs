@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use live::die_with_parent;
+use rustix::process::Signal;
 
-use crate::child::die_with_parent;
 use crate::{BadInput, probe};
 
 /// Suites to try, best first.
@@ -310,7 +311,7 @@ impl Apt {
             command.args(["-o", setting]);
         }
         command.current_dir(self.folder.path()).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
-        die_with_parent(&mut command);
+        die_with_parent(&mut command, Signal::KILL);
         command
     }
 

@@ -5,7 +5,6 @@
 //! (this same executable, as `/init`) runs the workload under each policy in turn and reports an
 //! outcome per run. [`kernel`] gets a kernel and [`probe`]s it first.
 
-mod child;
 mod closure;
 mod cores;
 mod emulator;
@@ -25,7 +24,7 @@ mod traced;
 
 pub use closure::which;
 pub use cores::{Taken, take_cores};
-pub use emulator::{emulator, has_parallel_clock};
+pub use emulator::emulator;
 pub use kernel::Kernel;
 pub use lookup::{Missing, missing, nowhere};
 pub use request::{BadInput, Clock, Keep, PolicyRef, Request, Shape, WorkloadRef};

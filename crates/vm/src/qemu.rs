@@ -124,9 +124,9 @@ fn kernel_command_line(request: &Request, boot: usize, spaced: bool) -> String {
     let own = if spaced { format!(" nr_cpus={cpus}") } else { String::new() };
     let layout = if request.plugin.is_some() { " nokaslr" } else { "" };
     // A guest that hangs is sent an NMI: it says where its CPUs are.
-    let hangs = match request.clock {
-        Clock::Threads => " unknown_nmi_panic panic_print=0x40",
-        Clock::Parallel | Clock::Dilated | Clock::Icount => "",
+    let hangs = match request.clock.counts_instructions() {
+        false => " unknown_nmi_panic panic_print=0x40",
+        true => "",
     };
     let balancing = if request.shape.numa_balancing { "" } else { " numa_balancing=disable" };
     format!(

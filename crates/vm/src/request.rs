@@ -203,6 +203,13 @@ pub enum Clock {
     Threads,
 }
 
+impl Clock {
+    /// Whether one host thread runs the guest's CPUs, in turn, on a clock of instructions.
+    pub(crate) fn counts_instructions(self) -> bool {
+        self != Clock::Threads
+    }
+}
+
 /// An error that the caller can fix: a missing program, an unsound kernel, an impossible machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

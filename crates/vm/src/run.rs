@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use live::Broken;
+use live::{Broken, die_with_parent};
+use rustix::process::Signal;
 use trace::{Event, Outcome};
 
-use crate::child::die_with_parent;
 use crate::closure::{add_libraries, add_program, add_with, behind_shim, which};
 use crate::folders::{PATH, PROGRAMS};
 use crate::image::Image;
@@ -166,10 +166,7 @@ fn runs_per_boot(request: &Request) -> usize {
 /// Guests on a clock of instructions do not disturb each other; guests on the host's clock do.
 fn side_by_side(request: &Request) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    match request.clock {
-        Clock::Threads => 1,
-        Clock::Parallel | Clock::Dilated | Clock::Icount => cores.min(request.boots).max(1),
-    }
+    if request.clock.counts_instructions() { cores.min(request.boots).max(1) } else { 1 }
 }
 
 /// How many runs are done, shown to the waiting user.
@@ -401,7 +398,7 @@ impl Guest<'_> {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(File::create(&complaints)?);
-        die_with_parent(&mut command);
+        die_with_parent(&mut command, Signal::KILL);
         let child = command.spawn().context("cannot start QEMU")?;
         let mut emulator = Emulator(child);
         let heard = self.listen(&mut emulator, &messages, &records)?;
