@@ -167,6 +167,30 @@ fn a_clock_that_jumps_leaves_nothing_between() {
     }
 }
 
+/// perf turns its events off CPU by CPU. A task that CPU 0 wakes meanwhile runs on CPU 1, which still records.
+#[test]
+fn a_wakeup_is_not_lost_where_recording_has_ended_before() {
+    let switch = |s: f64, cpu: u32, prev: &str, next: &str| {
+        format!("x-1 [00{cpu}] {s:.6}: sched_switch: {prev} [120] S ==> {next} [120]\n")
+    };
+    let lost = |cpu0_ends_s: f64, last_s: f64| {
+        let text = switch(1.0, 0, "a:1", "swapper/0:0")
+            + "x-1 [000] 1.100000: sched_waking: comm=b pid=2 prio=120 target_cpu=000\n"
+            + &switch(cpu0_ends_s, 0, "swapper/0:0", "b:2")
+            + &switch(last_s - 0.001, 1, "swapper/1:0", "a:1")
+            + &switch(last_s, 1, "a:1", "swapper/1:0");
+        survey(text.as_bytes()).unwrap().lost
+    };
+    assert_eq!(lost(1.9, 2.0), 0, "CPU 0 is silent at the end");
+    assert_eq!(lost(1.9995, 2.0), 1, "CPU 0 still records");
+    let early = switch(1.4, 1, "swapper/1:0", "a:1") + &switch(1.5, 1, "a:1", "swapper/1:0");
+    let text = switch(1.0, 0, "a:1", "b:2")
+        + "x-1 [000] 1.100000: sched_waking: comm=b pid=2 prio=120 target_cpu=000\n"
+        + &early
+        + &switch(2.0, 1, "swapper/1:0", "c:3");
+    assert_eq!(survey(text.as_bytes()).unwrap().lost, 1, "it is too early for the end");
+}
+
 #[test]
 fn what_a_full_buffer_has_overwritten_is_lost() {
     let text = "# tracer: nop\n# entries-in-buffer/entries-written: 2/1002   #P:1\n\

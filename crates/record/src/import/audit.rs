@@ -18,8 +18,9 @@ use crate::Left;
 /// Clocks of CPUs may differ by this: a thread may seem to come to one before it left another.
 const SKEW_NS: u64 = 1_000_000;
 
-/// A CPU is named if its first event is later than this, and than a hundredth of the trace.
-const LATE_NS: u64 = 1_000_000;
+/// Recorders begin and end CPU by CPU, and perf also event by event. This long, or a hundredth of the trace if that is
+/// longer, a CPU may be ahead of others in that.
+const RAGGED_NS: u64 = 1_000_000;
 
 /// Corrections of one CPU for the second pass.
 #[derive(Clone, Debug, Default)]
@@ -118,6 +119,8 @@ pub(super) struct Audit {
     places: BTreeMap<Tid, u32>,
     /// Numbers of ended threads.
     ended: BTreeSet<Tid>,
+    /// When threads that had blocked ran again without a wakeup, and on which CPU.
+    unwoken: Vec<(u64, u32)>,
 }
 
 impl Audit {
@@ -214,7 +217,7 @@ impl Audit {
         if next.tid != IDLE {
             self.seen(next.tid);
             if self.threads.insert(next.tid, State::Runs) == Some(State::Blocked) {
-                self.doubts.unwoken += 1;
+                self.unwoken.push((t_ns, cpu));
             }
             if let Some(other) = self.places.insert(next.tid, cpu).filter(|other| *other != cpu) {
                 self.cpus[other as usize].elsewhere_ns = Some(t_ns);
@@ -255,10 +258,26 @@ impl Audit {
         }
     }
 
+    /// Whether another CPU has no events before this time, or none after it, so that it may not have been recorded then.
+    fn another_is_silent(&self, t_ns: u64, cpu: u32) -> bool {
+        (0..).zip(&self.cpus).any(|(other, of)| {
+            let begins_later = of.begins_ns.is_some_and(|begins_ns| begins_ns > t_ns);
+            other != cpu && of.events > 0 && (begins_later || of.last_ns < t_ns)
+        })
+    }
+
     /// The trace ends. `lost`: events that the trace itself reports as missing.
     pub fn end(mut self, last_ns: u64, lost: u64) -> (Doubts, Vec<Repair>) {
-        let late_ns = LATE_NS.max(last_ns / 100);
-        self.doubts.late.retain(|(_, late_ns_of)| *late_ns_of > late_ns);
+        let ragged_ns = RAGGED_NS.max(last_ns / 100);
+        self.doubts.late.retain(|(_, late_ns)| *late_ns > ragged_ns);
+        self.doubts.unwoken = self
+            .unwoken
+            .iter()
+            .filter(|(t_ns, cpu)| {
+                let to_edge_ns = last_ns.saturating_sub(*t_ns).min(*t_ns);
+                to_edge_ns > ragged_ns || !self.another_is_silent(*t_ns, *cpu)
+            })
+            .count() as u64;
         self.doubts.whole_ns = last_ns.saturating_mul(self.cpus.len() as u64);
         // If events are missing, the last switch of a CPU may be among them.
         let doubted = lost > 0 || self.doubts.gaps > 0;
