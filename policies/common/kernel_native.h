@@ -65,6 +65,7 @@ struct kernel {
 	struct task_struct *(*forker)(struct kernel *k);
 	bool (*dsq_take)(struct kernel *k, u64 dsq_id, struct task_struct *p);
 	bool (*cpu_idles)(struct kernel *k, s32 cpu);
+	struct task_struct *(*cpu_curr)(struct kernel *k, s32 cpu);
 };
 
 EXPORT struct kernel *kernel;
@@ -117,6 +118,7 @@ EXPORT struct kernel *kernel;
 #define cpu_is_online(cpu)	  ((u32)(cpu) < nr_cpus) /* all are, when a simulation starts */
 #define cpu_is_active(cpu)	  kernel->cpu_is_active(kernel, cpu)
 #define cpu_idles(cpu)		  kernel->cpu_idles(kernel, cpu)
+#define cpu_curr(cpu)		  kernel->cpu_curr(kernel, cpu)
 #define goes_anywhere(p)	  kernel->goes_anywhere(kernel, p)
 #define spin_lock(lock)		  kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)	  kernel->spin_unlock(kernel, lock)

@@ -156,6 +156,8 @@ pub struct Kernel {
     pub dsq_take: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct) -> bool,
     /// Whether a CPU idles and is not claimed.
     pub cpu_idles: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
+    /// The task that runs on a CPU; null if none does.
+    pub cpu_curr: unsafe extern "C" fn(*mut Kernel, i32) -> *mut TaskStruct,
 }
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.

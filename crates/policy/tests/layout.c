@@ -101,6 +101,7 @@ EXPORT const u64 layout[] = {
 	O(kernel, forker),
 	O(kernel, dsq_take),
 	O(kernel, cpu_idles),
+	O(kernel, cpu_curr),
 	sizeof(struct kernel),
 	O(clock_counts, cycles),
 	O(clock_counts, limited_ns),

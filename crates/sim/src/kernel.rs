@@ -581,6 +581,10 @@ impl Kernel {
         self.sink.hint(self.now, self.this, hint);
     }
 
+    pub(crate) fn hint_early(&mut self, hint: Hint) {
+        self.sink.hint_early(self.this, hint);
+    }
+
     // ---- progress ----
 
     /// Speed of a CPU's present task, relative to the reference CPU.

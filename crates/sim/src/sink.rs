@@ -53,6 +53,8 @@ pub(crate) struct Sink {
     record: Record,
     /// In the order of time; at equal times in the order of arrival.
     early: VecDeque<Early>,
+    /// When the present event began: nothing earlier will come.
+    begun_ns: u64,
     events: Vec<Event>,
     callbacks: Vec<CallbackRecord>,
     checkers: Checkers,
@@ -74,6 +76,7 @@ impl Sink {
             measures: Measures::new(kinds.len()).with_kinds(kinds),
             record,
             early: VecDeque::new(),
+            begun_ns: 0,
             events: Vec::new(),
             callbacks: Vec::new(),
             hints: checkers.hear_hints(),
@@ -89,6 +92,12 @@ impl Sink {
         if self.hints {
             self.wait(t_ns, cpu, What::Hint(hint));
         }
+    }
+
+    /// A hint of what other CPUs may see before this one's present time: within the work of one event CPUs are not in
+    /// step.
+    pub fn hint_early(&mut self, cpu: CpuId, hint: Hint) {
+        self.hint(self.begun_ns, cpu, hint);
     }
 
     /// Most come nearly in the order of time, so the place is searched from the end.
@@ -115,6 +124,7 @@ impl Sink {
     /// Nothing earlier than `now_ns` will come.
     #[inline]
     pub fn advance(&mut self, now_ns: u64) {
+        self.begun_ns = now_ns;
         while self.early.front().is_some_and(|early| early.t_ns <= now_ns) {
             let Some(Early { t_ns, cpu, what }) = self.early.pop_front() else { return };
             match what {

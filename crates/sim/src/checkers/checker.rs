@@ -24,6 +24,8 @@ pub(crate) enum Hint {
     SliceOver,
     /// The task yielded.
     Yield(Tid),
+    /// A CPU that looks for its next task wants this other CPU to give its task up.
+    Wants(u32),
     /// The task is real-time: of the class above, which no policy's promise covers. Sent before it first runs.
     RealTime(Tid),
     /// The task's properties or its CPU were changed from outside: no promise covers that.

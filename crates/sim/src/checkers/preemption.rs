@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! For a policy that promises that a wakeup never makes a busy CPU switch. A runnable task leaves its CPU only if it
-//! yields or its slice has ended. A tick sees the end of a slice, or the next call that makes the CPU schedule.
+//! yields, its slice has ended, or another CPU has nothing to run and takes it over. A tick sees the end of a slice, or
+//! the next call that makes the CPU schedule.
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
@@ -23,6 +24,11 @@ struct Cpu {
     wake_ns: Option<u64>,
     /// The last task that yielded here.
     yielded: Option<Tid>,
+    /// When another CPU's dispatch last wanted its task to leave. The CPU may see that long after, and its next task then
+    /// leaves instead.
+    wanted_ns: Option<u64>,
+    /// A task has left since.
+    gave: bool,
 }
 
 impl Preemption {
@@ -46,6 +52,10 @@ impl Checker for Preemption {
             Hint::Tick | Hint::SliceOver => self.cpus[cpu as usize].looked_ns = Some(t_ns),
             Hint::Yield(tid) => self.cpus[cpu as usize].yielded = Some(tid),
             Hint::RealTime(_) => self.above.hint(hint),
+            Hint::Wants(other) => {
+                let other = &mut self.cpus[other as usize];
+                (other.wanted_ns, other.gave) = (Some(t_ns), false);
+            }
             Hint::Disturbed => self.disturbed = true,
             Hint::Offline | Hint::Online => {}
         }
@@ -59,13 +69,15 @@ impl Checker for Preemption {
                 let cpu = self.cpus[event.cpu as usize];
                 let own_will = cpu.yielded == Some(prev);
                 let above = self.above.has(prev) || self.above.has(next);
-                let allowed = own_will || above || self.disturbed;
+                let wanted = if cpu.gave { near(cpu.wanted_ns) } else { cpu.wanted_ns.is_some() };
+                let allowed = own_will || wanted || above || self.disturbed;
                 if near(cpu.wake_ns) && !near(cpu.looked_ns) && !allowed {
                     return Err(format!(
                         "CPU {} left {prev} for {next} at a wakeup, with no tick near",
                         event.cpu
                     ));
                 }
+                self.cpus[event.cpu as usize].gave = true;
             }
             _ => {}
         }
@@ -96,5 +108,17 @@ mod tests {
         assert!(!preempts(Some(Hint::Yield(1))), "it gave way itself");
         assert!(preempts(Some(Hint::Yield(9))), "another callback did");
         assert!(!preempts(Some(Hint::RealTime(2))), "a higher class did");
+    }
+
+    #[test]
+    fn a_task_may_leave_for_a_cpu_that_asked_for_it() {
+        let mut checker = Preemption::new(&machine::find("numa-2x4").unwrap());
+        let mut leaves = |t_ns, prev, next| {
+            checker.event(&wake(t_ns, next, 0)).unwrap();
+            checker.hint(t_ns + 100, 5, Hint::Wants(if t_ns > 1_500_000 { 3 } else { 0 }));
+            checker.event(&switch(t_ns + 500, 0, prev, next, true))
+        };
+        assert_eq!(leaves(1_000_000, 1, 2), Ok(()));
+        assert!(leaves(2_000_000, 2, 1).is_err(), "it asked another CPU this time");
     }
 }

@@ -118,7 +118,7 @@ impl Checker for WorkConservation {
                 self.idle_since[cpu] = self.idle_since[cpu].and(Some(t_ns));
             }
             Hint::RealTime(_) => self.above.hint(hint),
-            Hint::Tick | Hint::SliceOver | Hint::Yield(_) | Hint::Disturbed => {}
+            Hint::Tick | Hint::SliceOver | Hint::Yield(_) | Hint::Wants(_) | Hint::Disturbed => {}
         }
     }
 

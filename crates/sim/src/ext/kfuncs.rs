@@ -57,6 +57,7 @@ impl Table {
             forker,
             dsq_take,
             cpu_idles,
+            cpu_curr,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -389,6 +390,14 @@ unsafe extern "C" fn cpu_idles(table: *mut KernelTable, cpu: i32) -> bool {
     let (rt, k) = unsafe { lent(table) };
     let tracks = rt.tracks_idle(k);
     tracks && usize::try_from(cpu).is_ok_and(|cpu| rt.idle.has(k, cpu))
+}
+
+/// `scx_bpf_cpu_curr`.
+unsafe extern "C" fn cpu_curr(table: *mut KernelTable, cpu: i32) -> *mut TaskStruct {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let curr = rt.checked_cpu(k, cpu, "scx_bpf_cpu_curr").and_then(|cpu| k.cpus[cpu].curr);
+    curr.map_or(std::ptr::null_mut(), |task| rt.pointer(task))
 }
 
 unsafe extern "C" fn goes_anywhere(table: *mut KernelTable, p: *const TaskStruct) -> bool {

@@ -5,14 +5,14 @@
  * Every CPU has its own queue, the local DSQ. No queue is shared, so the policy takes no lock. It
  * writes shared counters only when a real-time task comes to a CPU or leaves it. A runnable task
  * goes to an idle CPU near its last one. Else it waits on its last CPU, or where fewer tasks wait.
- * It runs until it blocks or its fixed slice ends. The slice ends at the next tick if others wait
- * and a CPU is idle. A wakeup never makes a busy CPU switch.
+ * It runs until it blocks or its fixed slice ends. The slice also ends if others wait and a CPU is
+ * idle: at the next tick, or when that CPU asks. A wakeup never makes a busy CPU switch.
  *
  * It suits one job with about as many threads as CPUs, or many threads that block often. It does
- * not suit a desktop or a mix of programs. Waiting tasks are not moved again, and a CPU may idle
- * for a tick while tasks wait elsewhere. `pull` changes that, for a DSQ lock at each switch. No
- * task's latency is protected, and cpu.weight, cpu.max and nice affect at most the order of a
- * queue. While real-time tasks come often, it behaves as with `pull`.
+ * not suit a desktop or a mix of programs. A CPU that runs out of tasks asks one of its neighbours
+ * for one, and may idle for a tick while tasks wait farther away. `pull` changes that, for a DSQ
+ * lock at each switch. No task's latency is protected, and cpu.weight, cpu.max and nice affect at
+ * most the order of a queue. While real-time tasks come often, it behaves as with `pull`.
  *
  * Jo, Kang, Min, Kim: FLSCHED, A Lockless and Lightweight Approach to OS Scheduler for Xeon Phi.
  */
@@ -82,8 +82,11 @@ void OP(flsched_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if ((is_idle ? visits_make_look() : visits_go_on()) && pull_one(cpu, is_idle))
 		return;
-	if (is_idle)
+	if (is_idle) {
 		regain_cpu(cpu, true);
+		if (knob_variant == SLIDE && !visits_go_on())
+			ask_near(cpu);
+	}
 	/* prev continues if it can: with a slice of this policy, not the kernel's 20 ms. */
 	if (prev)
 		scx_bpf_task_set_slice(prev, slice_ns());

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Place: the CPU on which a task becomes runnable. It is an idle CPU near its last one, else its
- * last one or one with a shorter queue. No CPU looks for work elsewhere afterwards (slide 10). With
- * `pull` a CPU with nothing to run takes tasks that wait elsewhere.
+ * last one or one with a shorter queue. No CPU takes it from there afterwards (slide 10), but one
+ * with nothing to run may ask for the task that runs before it [offer.h]. With `pull` such a CPU
+ * takes tasks that wait elsewhere.
  */
 #pragma once
 #include "kernel.h"

@@ -88,14 +88,43 @@ static __always_inline void enqueue_or_push(struct task_struct *p, u64 enq_flags
 		idle = offer_take(&state->offer, p);
 	if (idle < 0 && (waiting > 0 || cpu_is_taken(cpu)))
 		idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (idle >= 0)
+	if (idle >= 0) {
 		cpu = idle;
-	else if ((knob_variant == SLIDE || enq_flags & SCX_ENQ_REENQ) && !goes_nowhere(enq_flags))
+		if (state)
+			state->offer.asked_ns = 0;
+	} else if ((knob_variant == SLIDE || enq_flags & SCX_ENQ_REENQ) && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, waiting - 1);
 	/* A CPU that goes offline looks the shortest, as its tasks have been pushed away. */
 	if (!cpu_is_active(cpu))
 		cpu = scx_bpf_task_cpu(p);
 	insert_again(p, cpu, SCX_DSQ_LOCAL_ON | cpu, enq_flags);
+}
+
+/* How many neighbours a CPU with nothing to run looks at: a search has an end on any machine. */
+#define ASK_LOOKS 16
+
+/* Whether the task that runs on another CPU can move to this one, as far as the kernel tells. */
+static __always_inline bool may_come(s32 cpu, s32 other)
+{
+	struct task_struct *p = cpu_curr(other);
+
+	return p && cpu_allowed(p, cpu) && !migration_is_disabled(p);
+}
+
+/* On a CPU with nothing to run: asks the nearest neighbour where tasks wait for its running task.
+ */
+static __always_inline void ask_near(s32 cpu)
+{
+	u32 i;
+
+	bpf_for(i, 1, nr_cpus > ASK_LOOKS ? ASK_LOOKS + 1 : nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i);
+		struct fl_cpu *state = cpus_of(other);
+
+		if (state && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0 &&
+		    may_come(cpu, other) && offer_ask(&state->offer, other))
+			return;
+	}
 }
 
 /*
