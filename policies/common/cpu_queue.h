@@ -8,6 +8,7 @@
 #include "topology.h"
 #include "cpus.h"
 #include "place_idle.h"
+#include "waiting_cpus.h"
 
 /* The number of a DSQ that several CPUs share. */
 static __always_inline u64 shared_queue(u32 number)
@@ -94,23 +95,29 @@ static __always_inline bool cpu_queue_take_from_away(s32 cpu)
 }
 
 /*
- * Takes the task that waits nearest, looking at `reach` queues and at this CPU's first. Returns
- * whether there was one. While it looks at other queues, this runqueue's lock is not always held. A
- * task that arrives on this CPU's queue meanwhile causes no kick, so this queue is checked again
- * last.
+ * Takes the task that waits nearest: in this CPU's queue or, if `elsewhere`, in that of another.
+ * Returns whether there was one. While it looks at other queues, this runqueue's lock is not always
+ * held. A task that arrives on this CPU's queue meanwhile causes no kick, so this queue is checked
+ * again last.
  */
-static __always_inline bool cpu_queue_take_near(s32 cpu, u32 reach)
+static __always_inline bool cpu_queue_take_near(s32 cpu, bool elsewhere)
 {
+	s32 other = cpu;
 	u32 i;
 
-	bpf_for(i, 0, reach) {
-		s32 other = cpu_neighbour(cpu, i);
-
+	if (scx_bpf_dsq_nr_queued(cpu) && scx_bpf_dsq_move_to_local(cpu))
+		return true;
+	bpf_for(i, 1, elsewhere ? nr_cpus : 1) {
+		other = next_waiting(cpu, other);
+		if (other < 0)
+			break;
 		/* Read without a lock: if the queue is filled just now, the enqueuing CPU kicks. */
-		if (scx_bpf_dsq_nr_queued(other) && scx_bpf_dsq_move_to_local(other))
+		if (!scx_bpf_dsq_nr_queued(other))
+			forget_waiting(other);
+		else if (scx_bpf_dsq_move_to_local(other))
 			return true;
 	}
-	return reach > 1 && scx_bpf_dsq_move_to_local(cpu);
+	return elsewhere && scx_bpf_dsq_move_to_local(cpu);
 }
 
 /*
@@ -131,6 +138,9 @@ static __always_inline void cpu_queue_kick(struct task_struct *p, s32 cpu)
  */
 static __always_inline void queue_kick(u64 dsq_id)
 {
-	if (scx_bpf_dsq_nr_queued(dsq_id) > 0)
-		place_kick_for(dsq_id);
+	if (!scx_bpf_dsq_nr_queued(dsq_id))
+		return;
+	if (dsq_id < MAX_CPUS)
+		note_waiting(dsq_id);
+	place_kick_for(dsq_id);
 }

@@ -8,6 +8,7 @@
 #include "cpus.h"
 #include "sched_idle.h"
 #include "task_table.h"
+#include "waiting_cpus.h"
 
 #define VTIME_BEGINS (1ULL << 40) /* so that no task has 0 */
 #define VTIME_LEAD   (1ULL << 36) /* how far before now urgent tasks queue */
@@ -254,6 +255,8 @@ static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 en
 			of->waits_ns = scx_bpf_now();
 	}
 	behind = vtime_clock(of);
+	if (queue < MAX_CPUS)
+		note_waiting(queue);
 	scx_bpf_dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
 	return vtime;
 }

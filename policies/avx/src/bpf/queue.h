@@ -71,7 +71,7 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 {
 	s64 own = vtime_head(cpu), least = own,
 	    present = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX;
-	s32 best = own == S64_MAX ? -1 : cpu;
+	s32 best = own == S64_MAX ? -1 : cpu, other = cpu;
 	u32 i;
 
 	if (prev && present <= least) {
@@ -81,9 +81,14 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 	if (least != S64_MAX)
 		least -= knob_slice_ns;
 	bpf_for(i, 1, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i);
-		s64 head = vtime_head(other);
+		s64 head;
 
+		other = next_waiting(cpu, other);
+		if (other < 0)
+			break;
+		head = vtime_head(other);
+		if (head == S64_MAX)
+			forget_waiting(other);
 		if (head < least) {
 			least = head;
 			best = other;
@@ -95,12 +100,16 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 /* Balances queues by their lengths, as Linux's own class does: the longest queue above `least`. */
 static __always_inline s32 queue_longest(s32 cpu, s32 least)
 {
-	s32 best = -1, most = least;
+	s32 best = -1, most = least, other = cpu;
 	u32 i;
 
 	bpf_for(i, 1, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i), waiting = scx_bpf_dsq_nr_queued(other);
+		s32 waiting;
 
+		other = next_waiting(cpu, other);
+		if (other < 0)
+			break;
+		waiting = scx_bpf_dsq_nr_queued(other);
 		if (waiting > most) {
 			most = waiting;
 			best = other;
@@ -158,5 +167,5 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	if (prev)
 		return false;
 	/* Nothing to run: take any task. The head of a queue may be pinned elsewhere. */
-	return cpu_queue_take_near(cpu, nr_cpus);
+	return cpu_queue_take_near(cpu, true);
 }

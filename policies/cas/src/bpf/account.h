@@ -4,6 +4,7 @@
 #include "queues.h"
 #include "cpus.h"
 #include "place_home.h"
+#include "waiting_cpus.h"
 
 /* How many tasks wait on this CPU. */
 __noinline u32 waiting(s32 cpu)
@@ -220,6 +221,7 @@ static __always_inline void queue(struct task_struct *p, s32 cpu, struct cas_cpu
 	if (!hint || key_rank(t->key, c->epoch) < key_rank(hint, c->epoch))
 		set_hint(c, slot, t->key);
 	t->o1.phase = is_later(c, t->key) ? EXPIRED : QUEUED;
+	note_waiting(cpu);
 	scx_bpf_dsq_insert_vtime(p, dsq_of(cpu, slot), slice_of(t), t->key, enq_flags);
 }
 

@@ -35,6 +35,7 @@ static __always_inline void queue_idle(struct task_struct *p, s32 cpu, struct ca
 	if (!c->idle_due_ns)
 		c->idle_turn_ns = now;
 	set_idle_due(c, scx_bpf_dsq_nr_queued(dsq_of_idle(cpu)) + 1);
+	note_waiting(cpu);
 	scx_bpf_dsq_insert(p, dsq_of_idle(cpu), idle_slice(slice_of(t)), enq_flags);
 }
 
@@ -74,20 +75,29 @@ __noinline int take_due_idle(s32 cpu)
 	       take_own_idle(cpu, c, now);
 }
 
-/* Takes a SCHED_IDLE task that waits here or elsewhere. Returns whether there was one. */
+/*
+ * In dispatch, last: takes a SCHED_IDLE task that waits here or elsewhere. Returns whether there
+ * was one. No other task waits that may run here.
+ */
 __noinline int take_idle(s32 cpu)
 {
 	struct cas_cpu *c = cpus_of(cpu);
+	s32 other = cpu;
 	u32 i;
 
 	if (c && c->idle_due_ns && take_own_idle(cpu, c, scx_bpf_now()))
 		return true;
 	bpf_for(i, 1, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i);
-		struct cas_cpu *theirs = cpus_of(other);
+		struct cas_cpu *theirs;
 
-		if (theirs && theirs->idle_due_ns && scx_bpf_dsq_move_to_local(dsq_of_idle(other)))
+		other = next_waiting(cpu, other);
+		theirs = cpus_of(other);
+		if (other < 0 || !theirs)
+			break;
+		if (theirs->idle_due_ns && scx_bpf_dsq_move_to_local(dsq_of_idle(other)))
 			return true;
+		if (!theirs->idle_due_ns && !waiting(other))
+			forget_waiting(other);
 	}
 	return false;
 }

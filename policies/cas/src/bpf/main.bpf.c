@@ -82,7 +82,7 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	struct cas_cpu *c = cpus_of(cpu);
 	u64 now, going_on = 0;
 	bool idles = false; /* the running task may continue, and is SCHED_IDLE */
-	u32 class, slot, i;
+	u32 slot;
 
 	if (!c)
 		return;
@@ -115,10 +115,8 @@ void OP(cas_dispatch, s32 cpu, struct task_struct *prev)
 	case MOVED:
 		return;
 	}
-	for (class = SHARE_OWN; class < SHARE_CLASSES; class ++)
-		bpf_for(i, 1, nr_cpus)
-			if (take(cpu, cpu_neighbour(cpu, i), class))
-				return;
+	if (nr_cpus > 1 && take_elsewhere(cpu))
+		return;
 	/*
 	 * This runqueue's lock was not always held while it looked at other CPUs, so it looks
 	 * again.

@@ -194,6 +194,8 @@ __noinline int kick_idle_cpus(s32 cpu)
 	struct cas_cpu *c = cpus_of(cpu);
 	u32 slot;
 
+	if (c && (slots_waiting(cpu) || c->idle_due_ns))
+		note_waiting(cpu);
 	for (slot = 0; c && slot < SLOTS_MAX && slot < knob_slots; slot++)
 		if (c->hint[slot] && !place_kick_for(dsq_of(cpu, slot)))
 			return 0;

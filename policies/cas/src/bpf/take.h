@@ -92,13 +92,16 @@ static __always_inline u32 load_of(s32 cpu)
  */
 __noinline int take_from_busiest(s32 cpu, u32 mine)
 {
+	s32 busiest = -1, other = cpu;
 	u32 most = mine + 1, i;
-	s32 busiest = -1;
 
 	bpf_for(i, 1, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i);
-		u32 load = load_of(other);
+		u32 load;
 
+		other = next_waiting(cpu, other);
+		if (other < 0)
+			break;
+		load = load_of(other);
 		if (load > most) {
 			most = load;
 			busiest = other;
@@ -108,11 +111,32 @@ __noinline int take_from_busiest(s32 cpu, u32 mine)
 		return false;
 	if (take_any(cpu, busiest))
 		return true;
+	other = cpu;
 	bpf_for(i, 1, nr_cpus) {
-		s32 other = cpu_neighbour(cpu, i);
-
+		other = next_waiting(cpu, other);
+		if (other < 0)
+			break;
 		if (load_of(other) > mine + 1 && take_any(cpu, other))
 			return true;
+	}
+	return false;
+}
+
+/* With nothing to run: takes a task that waits on another CPU. Returns whether there was one. */
+__noinline int take_elsewhere(s32 cpu)
+{
+	u32 class, i;
+
+	for (class = SHARE_OWN; class < SHARE_CLASSES; class ++) {
+		s32 other = cpu;
+
+		bpf_for(i, 1, nr_cpus) {
+			other = next_waiting(cpu, other);
+			if (other < 0)
+				break;
+			if (take(cpu, other, class))
+				return true;
+		}
 	}
 	return false;
 }

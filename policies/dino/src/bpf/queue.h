@@ -306,5 +306,5 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		if (scx_bpf_dsq_nr_queued(queue) && vtime_take(queue, knob_slice_ns))
 			return true;
 	}
-	return cpu_queue_take_near(cpu, nr_cpus);
+	return cpu_queue_take_near(cpu, true);
 }

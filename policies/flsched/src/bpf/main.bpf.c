@@ -64,7 +64,7 @@ void OP(flsched_enqueue, struct task_struct *p, u64 enq_flags)
 static __always_inline bool pull_one(s32 cpu, bool is_idle)
 {
 	clear_leaving_cpu();
-	return cpu_queue_take_from_away(cpu) || cpu_queue_take_near(cpu, is_idle ? nr_cpus : 1);
+	return cpu_queue_take_from_away(cpu) || cpu_queue_take_near(cpu, is_idle);
 }
 
 /* The local DSQ is empty: without pull or frequent visits, no task waits here. */

@@ -68,6 +68,7 @@ static __always_inline void enqueue_apart(struct task_struct *p, u64 enq_flags)
 	else if (visits_go_on() && p->nr_cpus_allowed > 1 && !goes_nowhere(enq_flags))
 		cpu = place_shortest(p, cpu, place_waiting(cpu) - 1);
 	set_apart(cpu, true);
+	note_waiting(cpu);
 	insert_again(p, cpu, cpu, enq_flags);
 	if (!place_kick_idle(p))
 		cpu_queue_kick(p, cpu);

@@ -91,5 +91,5 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	for (i = 0; i < TYPES_MAX; i++)
 		if (i < nr_types && vtime_take(queue_of_kind(i), knob_slice_ns))
 			return true;
-	return cpu_queue_take_near(cpu, nr_cpus);
+	return cpu_queue_take_near(cpu, true);
 }
