@@ -78,7 +78,13 @@ fn main() {
         trial("a_panic_fails_the_run", a_panic_fails_the_run),
         trial("bad_input_is_one_line", bad_input_is_one_line),
         trial("scx_simple_of_the_kernel_tree_runs", scx_simple_of_the_kernel_tree_runs),
-        trial("cpus_side_by_side_share_no_time", parallel::cpus_side_by_side_share_no_time),
+        trial("two_cpus_side_by_side_share_no_time", parallel::two_cpus_side_by_side_share_no_time),
+        // night: two CPUs show by day whether CPUs share time
+        trial(
+            "eight_cpus_side_by_side_share_no_time",
+            parallel::eight_cpus_side_by_side_share_no_time,
+        )
+        .with_ignored_flag(true),
         trial(
             "idle_cpus_and_turns_change_no_wakeup",
             parallel::idle_cpus_and_turns_change_no_wakeup,

@@ -28,6 +28,12 @@ pub fn in_guest(script: &str) {
     in_guest_of(2, script);
 }
 
+/// The same for scripts that mostly wait: another guest may run beside it.
+pub fn in_guest_that_waits(script: &str) {
+    let shape = Shape { cpus: 2, ..Shape::default() };
+    run(Request { shape, clock: Clock::Threads, ..request() }, &[], 1, script);
+}
+
 /// The same with more CPUs.
 pub fn in_guest_of(cpus: usize, script: &str) {
     in_guest_by(Clock::Threads, cpus, script);
@@ -41,7 +47,7 @@ pub fn in_guest_by(clock: Clock, cpus: usize, script: &str) {
 /// The same with two CPUs side by side and these programs of the host beside the usual ones.
 pub fn in_guest_beside(programs: &[&str], script: &str) {
     let shape = Shape { cpus: 2, ..Shape::default() };
-    run(Request { shape, clock: Clock::Threads, ..request() }, programs, script);
+    run(Request { shape, clock: Clock::Threads, ..request() }, programs, 2, script);
 }
 
 pub fn in_guest_shaped(shape: Shape, clock: Clock, script: &str) {
@@ -56,10 +62,12 @@ pub fn request() -> Request {
 
 /// As the request says, except for the workload.
 pub fn in_guest_with(request: Request, script: &str) {
-    run(request, &[], script);
+    let cores = request.shape.cpus;
+    run(request, &[], cores, script);
 }
 
-fn run(request: Request, beside: &[&str], script: &str) {
+/// Cores are those that this machine has for the guest, if it has CPUs side by side.
+fn run(request: Request, beside: &[&str], cores: usize, script: &str) {
     let script = format!("{PRELUDE}\nP={BIN}\n{script}");
     let program = |name: &&str| vm::which(name.as_ref()).expect("it is installed");
     let programs = ["hackbench", "cyclictest", "chrt", "nice", "unshare"];
@@ -71,7 +79,7 @@ fn run(request: Request, beside: &[&str], script: &str) {
     let limit = Duration::from_secs(1200);
     let request = Request { workload, limit, or_in_turn: true, ..request };
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-    let _cores = vm::take_cores(request.clock, request.shape.cpus);
+    let _cores = vm::take_cores(request.clock, cores);
     if let Err(error) = vm::run(&request, BIN.as_ref(), &hidden) {
         let said = format!("{error:#}");
         // an error begins with the whole script

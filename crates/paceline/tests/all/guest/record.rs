@@ -2,12 +2,12 @@
 //! `record` on a real kernel: inside a guest, where a test may fill the disk and the kernel may refuse.
 
 #[allow(dead_code)]
-use crate::guest::{in_guest, in_guest_beside, in_guest_by};
+use crate::guest::{in_guest, in_guest_beside, in_guest_by, in_guest_that_waits};
 use vm::Clock;
 
 #[test]
 fn what_was_recorded_is_kept_whatever_ends_it() {
-    in_guest(include_str!("scripts/kept-recordings.sh"));
+    in_guest_that_waits(include_str!("scripts/kept-recordings.sh"));
 }
 
 /// cyclictest's threads are SCHED_FIFO, and report how late they were: at most 10 ms, or the test would show nothing.
@@ -49,16 +49,16 @@ fn no_call_is_missed_where_many_share_a_cpu() {
 /// In a container, or where tracefs is not mounted. The recorder's own mount is not visible to its command.
 #[test]
 fn tracepoints_are_found_where_tracefs_is_not_mounted() {
-    in_guest(include_str!("scripts/no-tracefs.sh"));
+    in_guest_that_waits(include_str!("scripts/no-tracefs.sh"));
 }
 
 /// A replay is fitted to the scheduler in charge.
 #[test]
 fn a_recording_knows_the_scheduler_in_charge() {
-    in_guest(include_str!("scripts/made-under.sh"));
+    in_guest_that_waits(include_str!("scripts/made-under.sh"));
 }
 
 #[test]
 fn a_name_commands_neither_page_nor_terminal() {
-    in_guest(include_str!("scripts/hostile-name.sh"));
+    in_guest_that_waits(include_str!("scripts/hostile-name.sh"));
 }

@@ -6,7 +6,8 @@ use policy::{Policy, Trials};
 use vm::{Clock, Shape};
 
 use crate::guest::{
-    in_guest, in_guest_by, in_guest_of, in_guest_shaped, in_guest_with, names, oldest,
+    in_guest, in_guest_by, in_guest_of, in_guest_shaped, in_guest_that_waits, in_guest_with, names,
+    oldest,
 };
 
 /// A guest with memory nodes.
@@ -65,6 +66,7 @@ fn schedulers_of_other_programs_are_compared_and_told() {
 
 /// The same without a scheduler in the kernel: threads are bound to their nodes, and their own masks are restored.
 #[test]
+#[ignore = "night: pages move as in `pages_follow_their_threads_to_other_nodes`, and masks come back as after shares"]
 fn pages_follow_threads_that_are_bound_to_other_nodes() {
     let fault = include_str!("../../../../../faults/pages.sh");
     in_guest_with_nodes(8, 4, &format!("{}\n{fault}", include_str!("scripts/bound-pages.sh")));
@@ -72,34 +74,34 @@ fn pages_follow_threads_that_are_bound_to_other_nodes() {
 
 #[test]
 fn policy_unloads_on_timeout_exit_or_signal() {
-    in_guest(include_str!("scripts/unloads.sh"));
+    in_guest_that_waits(include_str!("scripts/unloads.sh"));
 }
 
 #[test]
 fn what_cannot_be_loaded_is_one_line() {
-    in_guest(include_str!("scripts/refusals.sh"));
+    in_guest_that_waits(include_str!("scripts/refusals.sh"));
 }
 
 /// In a container threads have other numbers than in the kernel, and other containers' limits are not visible.
 #[test]
 fn in_a_container_what_needs_more_than_it_shows_is_refused() {
-    in_guest(include_str!("scripts/container.sh"));
+    in_guest_that_waits(include_str!("scripts/container.sh"));
 }
 
 #[test]
 fn the_kernel_gets_its_own_class_back_whatever_ends_it() {
-    in_guest(include_str!("scripts/class-back.sh"));
+    in_guest_that_waits(include_str!("scripts/class-back.sh"));
 }
 
 #[test]
 fn partial_mode_takes_only_tasks_that_ask() {
-    in_guest(include_str!("scripts/partial.sh"));
+    in_guest_that_waits(include_str!("scripts/partial.sh"));
 }
 
 /// A pager that is not scrolled, with a full pipe: neither the time nor a signal waits for it, and lines stay whole.
 #[test]
 fn a_policy_unloads_without_waiting_for_a_reader() {
-    in_guest(include_str!("scripts/stopped-reader.sh"));
+    in_guest_that_waits(include_str!("scripts/stopped-reader.sh"));
 }
 
 /// A counter that every CPU has stands in for that of instructions: read by the policy and by the program at switches.
@@ -133,14 +135,20 @@ fn a_slowed_task_is_refunded_by_counters() {
 /// Without a scheduler in the kernel: six programs on two fast and four slow cores, which differ in name only.
 const BY_AFFINITY: &str = include_str!("scripts/by-affinity.sh");
 
+/// On this clock CPUs are equally fast, whatever else the host does.
+fn by_affinity(script: &str) {
+    in_guest_by(Clock::Dilated, 6, &format!("{BY_AFFINITY}{script}"));
+}
+
 #[test]
-fn shares_come_by_affinity_and_masks_come_back() {
-    // On this clock CPUs are equally fast, whatever else the host does.
-    in_guest_by(
-        Clock::Dilated,
-        6,
-        &format!("{BY_AFFINITY}{}", include_str!("scripts/masks-come-back.sh")),
-    );
+fn masks_come_back() {
+    by_affinity(include_str!("scripts/masks-come-back.sh"));
+}
+
+#[test]
+#[ignore = "night: the shares are computed as under a policy, which `uneven_cores_are_shared_as_planned` shows"]
+fn shares_come_by_affinity() {
+    by_affinity(include_str!("scripts/shares-by-affinity.sh"));
 }
 
 /// Policies alternate run by run on the machine's own kernel, and leave nothing behind.
@@ -151,7 +159,7 @@ fn a_comparison_here_takes_turns() {
 
 #[test]
 fn a_comparison_here_leaves_nothing_behind() {
-    in_guest(include_str!("scripts/turns-end.sh"));
+    in_guest_that_waits(include_str!("scripts/turns-end.sh"));
 }
 
 /// A task that forks without end, and computes, prevents the policy's owner neither from unloading it nor from
@@ -167,11 +175,17 @@ fn hackbench_ends_well_when_the_loader_is_killed() {
     survives(2, include_str!("../../../../../faults/kill-loader.sh"), "flsched cas");
 }
 
-/// A real-time hog takes a CPU from a policy: tasks that can leave it do, and tasks that cannot are reported. Each order
-/// of tasks is there, of the policies by virtual time one.
+/// A real-time hog takes a CPU from a policy: tasks that can leave it do, and tasks that cannot are reported. Each object
+/// with queues of its own is there, of the policies by virtual time one.
 #[test]
 fn tasks_leave_a_cpu_that_a_real_time_task_takes() {
-    let policies = "flsched cas cas:slack=3ms,aggregate=2 o1 avx-fair";
+    survives(2, include_str!("../../../../../faults/rt-hog.sh"), "flsched cas avx-fair");
+}
+
+#[test]
+#[ignore = "night: the other orders of cas; what a taken CPU means for tasks is the same code for all"]
+fn tasks_leave_a_cpu_that_a_real_time_task_takes_in_other_orders() {
+    let policies = "cas:slack=3ms,aggregate=2 o1";
     survives(2, include_str!("../../../../../faults/rt-hog.sh"), policies);
 }
 
@@ -208,12 +222,21 @@ fn cpus_come_and_go_on_the_oldest_kernel() {
 }
 
 /// Older kernels do not call dispatch on a CPU that goes offline while they wait for RCU: for readers that wait for
-/// that CPU. The policies are those above, for the same reason.
+/// that CPU. One policy of each build that has queues other than the kernel's.
+fn rcu_readers_are_not_left(policies: &str) {
+    let fault = include_str!("scripts/rcu-readers.sh");
+    in_guest_with(oldest(4), &survived(fault, policies));
+}
+
 #[test]
 fn rcu_readers_are_not_left_on_a_cpu_that_goes_offline() {
-    let fault = include_str!("scripts/rcu-readers.sh");
-    let policies = "avx-fair flsched:pull=true cas min-fair dino";
-    in_guest_with(oldest(4), &survived(fault, policies));
+    rcu_readers_are_not_left("flsched:pull=true cas avx-fair");
+}
+
+#[test]
+#[ignore = "night: min-fair and dino clear their queues as avx-fair does"]
+fn rcu_readers_are_not_left_under_other_policies_by_virtual_time() {
+    rcu_readers_are_not_left("min-fair dino");
 }
 
 /// A CPU that was offline when the tables were made ends the policy when it comes online. Until then, a task that may

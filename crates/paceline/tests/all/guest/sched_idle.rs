@@ -15,10 +15,19 @@ const BESIDE: &str = r#"{"global": {"duration": 4}, "tasks": {
 
 #[test]
 fn in_a_guest_sched_idle_tasks_get_next_to_nothing_and_are_not_forgotten() {
+    get_next_to_nothing("cas,o1,avx-fair");
+}
+
+#[test]
+#[ignore = "night: min-fair and dino order tasks as avx-fair does"]
+fn in_a_guest_sched_idle_tasks_get_next_to_nothing_under_all_other_policies() {
+    get_next_to_nothing("dino,min-fair");
+}
+
+fn get_next_to_nothing(policies: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("beside.json");
     std::fs::write(&file, BESIDE).unwrap();
-    let policies = "cas,o1,dino,avx-fair,min-fair";
     let _cores = vm::take_cores(vm::Clock::Dilated, 2);
     let output = paceline(&[
         "compare",
