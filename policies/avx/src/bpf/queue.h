@@ -87,8 +87,6 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 		if (other < 0)
 			break;
 		head = vtime_head(other);
-		if (head == S64_MAX)
-			forget_waiting(other);
 		if (head < least) {
 			least = head;
 			best = other;
