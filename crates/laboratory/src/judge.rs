@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 /// A target. As text:
 ///
-/// - `>= 1.3`, `> 1`, `<= 0.05`, `every >= 0.98`, `= 0`
+/// - `>= 1.3`, `> 1`, `<= 0.05`, `every >= 0.98`, `every <= 1`, `= 0`
 /// - `all`: every run had the required result
 /// - `within range`: the published figure lies in the range of ours
 /// - `ideal within 0.01`: each value is this near to the value without costs
@@ -29,6 +29,8 @@ pub enum Gate {
     AtMost(f64),
     /// No value is below this.
     EveryAtLeast(f64),
+    /// No value is above this.
+    EveryAtMost(f64),
     /// Every value is this.
     Exactly(f64),
     /// Every run had the required result: 1, and not 0.
@@ -100,6 +102,7 @@ impl Gate {
                 Some(Verdict { holds: decided_by <= *bound, decided_by })
             }
             Gate::EveryAtLeast(bound) => Gate::AtLeast(*bound).judge_by(0.0, values, published),
+            Gate::EveryAtMost(bound) => Gate::AtMost(*bound).judge_by(0.0, values, published),
             Gate::Exactly(wanted) => {
                 let other = values.iter().copied().find(|value| value != wanted);
                 Some(Verdict { holds: other.is_none(), decided_by: other.unwrap_or(*wanted) })
@@ -116,6 +119,7 @@ impl Gate {
                 let gate = match **gate {
                     // One value that misses it is enough for a policy to fail, but not for a cheat.
                     Gate::EveryAtLeast(bound) => &Gate::AtLeast(bound),
+                    Gate::EveryAtMost(bound) => &Gate::AtMost(bound),
                     ref gate => gate,
                 };
                 let verdict = gate.judge_by(1.0 - part, values, published)?;
@@ -162,9 +166,10 @@ impl FromStr for Gate {
             .or_else(|| bound(">").map(Gate::MoreThan))
             .or_else(|| bound("<=").map(Gate::AtMost))
             .or_else(|| bound("every >=").map(Gate::EveryAtLeast))
+            .or_else(|| bound("every <=").map(Gate::EveryAtMost))
             .or_else(|| bound("=").map(Gate::Exactly))
             .ok_or_else(|| {
-                format!("gate `{text}`: expected >= N, > N, <= N, every >= N, = N, all, within range or fails GATE")
+                format!("gate `{text}`: expected >= N, > N, <= N, every >= N, every <= N, = N, all, within range or fails GATE")
             })
     }
 }
@@ -185,6 +190,7 @@ impl fmt::Display for Gate {
             Gate::MoreThan(bound) => write!(out, "> {bound}"),
             Gate::AtMost(bound) => write!(out, "<= {bound}"),
             Gate::EveryAtLeast(bound) => write!(out, "every >= {bound}"),
+            Gate::EveryAtMost(bound) => write!(out, "every <= {bound}"),
             Gate::Exactly(bound) => write!(out, "= {bound}"),
             Gate::All => write!(out, "all"),
             Gate::WithinRange => write!(out, "within range"),
@@ -260,6 +266,9 @@ mod tests {
         assert_eq!(holds(">= 0.98", &points), Some(true), "by its quartile alone it would pass");
         assert_eq!(holds("every >= 0.98", &points), Some(false));
         assert_eq!(holds("every >= 0.9", &points), Some(true));
+        assert_eq!(holds("<= 1.45", &points), Some(true));
+        assert_eq!(holds("every <= 1.45", &points), Some(false));
+        assert_eq!(holds("every <= 1.6", &points), Some(true));
         assert_eq!(
             holds("fails every >= 0.98", &points),
             Some(false),
@@ -287,6 +296,7 @@ mod tests {
             "> 1",
             "<= 0.05",
             "every >= 0.98",
+            "every <= 1",
             "= 0",
             "all",
             "within range",

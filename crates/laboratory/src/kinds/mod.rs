@@ -27,6 +27,7 @@ pub const KINDS: &[(&str, Read)] = &[
     ("ratio", read::<experiments::Ratio>),
     ("value", read::<experiments::Value>),
     ("rows", read::<peers::Rows>),
+    ("later", read::<peers::Later>),
     ("rows-won", read::<peers::RowsWon>),
     ("makespan", read::<experiments::Makespan>),
     ("wait-bound", read::<experiments::WaitBound>),

@@ -4,6 +4,7 @@
 use report::stats::median;
 use serde::Deserialize;
 use terminal::Failure;
+use trace::{Lengths, Outcome};
 
 use crate::kind::{Kind, Sample, Setting};
 use crate::measure::Laboratory;
@@ -70,6 +71,57 @@ impl Kind for RowsWon {
             won += usize::from(own <= self.part * best);
         }
         Ok(if any { vec![won as f64].into() } else { Sample::default() })
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(first(&self.experiments)?)
+    }
+}
+
+/// By how much later tasks of a name run under a policy than under another, in each experiment: the 99th percentile of
+/// their waits in a boot, the median of boots, ms.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Later {
+    /// Names of the experiments.
+    experiments: Vec<String>,
+    /// The beginning of the tasks' names.
+    tasks: String,
+    /// The policy.
+    of: String,
+    /// The policy that it is compared with.
+    than: String,
+}
+
+impl Later {
+    fn wait_ms(&self, outcomes: &[Outcome], policy: &str) -> Option<f64> {
+        let one = |outcome: &Outcome| {
+            let mut waits = Lengths::default();
+            for (tid, name) in &outcome.names {
+                let seen = outcome.observed.tasks.get(tid);
+                if let Some(task) = seen.filter(|_| name.starts_with(&self.tasks)) {
+                    waits.merge(&task.wait_lengths);
+                }
+            }
+            Some(waits.quantile(0.99)? as f64 / 1e6)
+        };
+        let own = outcomes.iter().filter(|outcome| outcome.policy == policy);
+        median(&own.map(one).collect::<Option<Vec<_>>>()?)
+    }
+}
+
+impl Kind for Later {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let mut sample = Sample::default();
+        for name in &self.experiments {
+            let outcomes = lab.outcomes(name)?;
+            let wait_ms = |policy: &str| self.wait_ms(&outcomes, policy);
+            match (wait_ms(&self.of), wait_ms(&self.than)) {
+                (Some(of), Some(than)) => sample.values.push(of - than),
+                _ => sample.missing.push(name.clone()),
+            }
+        }
+        Ok(sample)
     }
 
     fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
