@@ -77,7 +77,7 @@ KFUNC(u32, scx_bpf_reenqueue_local, void);	   /* in cpu_release */
 KFUNC(void, scx_bpf_reenqueue_local___v2___paceline, void);   /* 6.19: anywhere */
 KFUNC(u64, scx_bpf_now___v1, void);	    /* 6.14 */
 KFUNC(struct task_struct *, scx_bpf_dsq_peek, u64 dsq_id);   /* 6.19 */
-KFUNC(struct task_struct *, scx_bpf_cpu_curr, s32 cpu);	/* 6.18 */
+KFUNC(struct task_struct *, scx_bpf_cpu_curr, s32 cpu); /* 6.18 */
 
 struct bpf_iter_scx_dsq {
 	u64 opaque[6];
