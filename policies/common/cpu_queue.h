@@ -107,17 +107,16 @@ static __always_inline bool cpu_queue_take_near(s32 cpu, bool elsewhere)
 
 	if (scx_bpf_dsq_nr_queued(cpu) && scx_bpf_dsq_move_to_local(cpu))
 		return true;
-	bpf_for(i, 1, elsewhere ? nr_cpus : 1) {
-		other = next_waiting(cpu, other);
-		if (other < 0)
-			break;
+	if (!elsewhere)
+		return false;
+	for_each_waiting(i, other, cpu) {
 		/* Read without a lock: if the queue is filled just now, the enqueuing CPU kicks. */
 		if (!scx_bpf_dsq_nr_queued(other))
 			forget_waiting(other);
 		else if (scx_bpf_dsq_move_to_local(other))
 			return true;
 	}
-	return elsewhere && scx_bpf_dsq_move_to_local(cpu);
+	return scx_bpf_dsq_move_to_local(cpu);
 }
 
 /*
@@ -140,7 +139,6 @@ static __always_inline void queue_kick(u64 dsq_id)
 {
 	if (!scx_bpf_dsq_nr_queued(dsq_id))
 		return;
-	if (dsq_id < MAX_CPUS)
-		note_waiting(dsq_id);
+	note_waiting(dsq_id);
 	place_kick_for(dsq_id);
 }

@@ -255,8 +255,7 @@ static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 en
 			of->waits_ns = scx_bpf_now();
 	}
 	behind = vtime_clock(of);
-	if (queue < MAX_CPUS)
-		note_waiting(queue);
+	note_waiting(queue);
 	scx_bpf_dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
 	return vtime;
 }

@@ -21,7 +21,10 @@ static __always_inline u64 *waiting_word(u32 cpu)
 	return at < WAITING_WORDS ? &waiting_cpus[at] : NULL;
 }
 
-/* A task is put in a CPU's queue. With one CPU no other looks. */
+/*
+ * A task is put in a CPU's queue. The number may also be that of a queue that several CPUs share,
+ * which has no bit. With one CPU no other looks.
+ */
 static __always_inline void note_waiting(s32 cpu)
 {
 	u64 *word = nr_cpus > 1 ? waiting_word(cpu) : NULL;
@@ -73,3 +76,13 @@ __noinline s32 next_waiting(s32 cpu, s32 at)
 	}
 	return next >= 0 ? next : first_waiting(at + 1, cpu);
 }
+
+/*
+ * Goes on through the other CPUs where tasks may wait, nearest first. `other` begins as `cpu`, and
+ * `i` bounds the steps for the verifier.
+ */
+#define for_each_waiting(i, other, cpu)                       \
+	bpf_for(i, 1, nr_cpus)                                \
+		if (((other) = next_waiting(cpu, other)) < 0) \
+			break;                                \
+		else

@@ -80,13 +80,9 @@ static __always_inline s32 queue_least(s32 cpu, struct task_struct *prev)
 	}
 	if (least != S64_MAX)
 		least -= knob_slice_ns;
-	bpf_for(i, 1, nr_cpus) {
-		s64 head;
+	for_each_waiting(i, other, cpu) {
+		s64 head = vtime_head(other);
 
-		other = next_waiting(cpu, other);
-		if (other < 0)
-			break;
-		head = vtime_head(other);
 		if (head < least) {
 			least = head;
 			best = other;
@@ -101,13 +97,9 @@ static __always_inline s32 queue_longest(s32 cpu, s32 least)
 	s32 best = -1, most = least, other = cpu;
 	u32 i;
 
-	bpf_for(i, 1, nr_cpus) {
-		s32 waiting;
+	for_each_waiting(i, other, cpu) {
+		s32 waiting = scx_bpf_dsq_nr_queued(other);
 
-		other = next_waiting(cpu, other);
-		if (other < 0)
-			break;
-		waiting = scx_bpf_dsq_nr_queued(other);
 		if (waiting > most) {
 			most = waiting;
 			best = other;

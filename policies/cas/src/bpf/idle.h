@@ -87,12 +87,10 @@ __noinline int take_idle(s32 cpu)
 
 	if (c && c->idle_due_ns && take_own_idle(cpu, c, scx_bpf_now()))
 		return true;
-	bpf_for(i, 1, nr_cpus) {
-		struct cas_cpu *theirs;
+	for_each_waiting(i, other, cpu) {
+		struct cas_cpu *theirs = cpus_of(other);
 
-		other = next_waiting(cpu, other);
-		theirs = cpus_of(other);
-		if (other < 0 || !theirs)
+		if (!theirs)
 			break;
 		if (theirs->idle_due_ns && scx_bpf_dsq_move_to_local(dsq_of_idle(other)))
 			return true;

@@ -95,13 +95,9 @@ __noinline int take_from_busiest(s32 cpu, u32 mine)
 	s32 busiest = -1, other = cpu;
 	u32 most = mine + 1, i;
 
-	bpf_for(i, 1, nr_cpus) {
-		u32 load;
+	for_each_waiting(i, other, cpu) {
+		u32 load = load_of(other);
 
-		other = next_waiting(cpu, other);
-		if (other < 0)
-			break;
-		load = load_of(other);
 		if (load > most) {
 			most = load;
 			busiest = other;
@@ -112,10 +108,7 @@ __noinline int take_from_busiest(s32 cpu, u32 mine)
 	if (take_any(cpu, busiest))
 		return true;
 	other = cpu;
-	bpf_for(i, 1, nr_cpus) {
-		other = next_waiting(cpu, other);
-		if (other < 0)
-			break;
+	for_each_waiting(i, other, cpu) {
 		if (load_of(other) > mine + 1 && take_any(cpu, other))
 			return true;
 	}
@@ -130,10 +123,7 @@ __noinline int take_elsewhere(s32 cpu)
 	for (class = SHARE_OWN; class < SHARE_CLASSES; class ++) {
 		s32 other = cpu;
 
-		bpf_for(i, 1, nr_cpus) {
-			other = next_waiting(cpu, other);
-			if (other < 0)
-				break;
+		for_each_waiting(i, other, cpu) {
 			if (take(cpu, other, class))
 				return true;
 		}

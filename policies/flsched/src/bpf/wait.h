@@ -112,8 +112,7 @@ static __always_inline bool may_come(s32 cpu, s32 other)
 	return p && cpu_allowed(p, cpu) && !migration_is_disabled(p);
 }
 
-/* On a CPU with nothing to run: asks the nearest neighbour where tasks wait for its running task.
- */
+/* With nothing to run: asks the nearest neighbour where tasks wait for its running task. */
 static __always_inline void ask_near(s32 cpu)
 {
 	u32 i;
