@@ -277,7 +277,6 @@ impl Runtime {
             if flags & KICK_PREEMPT != 0 {
                 self.rqs[this].kick_preempt.add(cpu);
                 if self.dispatching.is_some() {
-                    self.rqs[this].kick_wanted.add(cpu);
                     k.hint_early(Hint::Wants(cpu as u32));
                 }
             }
@@ -296,7 +295,6 @@ impl Runtime {
         }
         let kick = std::mem::take(&mut self.rqs[this].kick);
         let preempt = std::mem::take(&mut self.rqs[this].kick_preempt);
-        let wanted = std::mem::take(&mut self.rqs[this].kick_wanted);
         let if_idle = std::mem::take(&mut self.rqs[this].kick_if_idle).without(&kick);
         for cpu in kick.or(&if_idle).iter() {
             k.enter(self.func.kick_cpus_irq_workfn);
@@ -307,9 +305,6 @@ impl Runtime {
             if usable && !k.runs_realtime(cpu) && !(if_idle.has(cpu) && busy) {
                 if let Some(curr) = k.cpus[cpu].curr.filter(|_| preempt.has(cpu)) {
                     self.entity(curr).slice = 0;
-                    if wanted.has(cpu) {
-                        k.hint(Hint::Wants(cpu as u32));
-                    }
                 }
                 k.resched(cpu);
             }

@@ -83,8 +83,6 @@ struct ExtRq {
     kick: CpuSet,
     kick_if_idle: CpuSet,
     kick_preempt: CpuSet,
-    /// Those of `kick_preempt` that a dispatch kicked.
-    kick_wanted: CpuSet,
 }
 
 /// The task that a direct dispatch may name (`direct_dispatch_task`).
