@@ -2,7 +2,7 @@
 //! Figures taken from the outcomes of one experiment. Pure functions.
 
 use report::stats::paired_ratios;
-use trace::Outcome;
+use trace::{Lengths, Outcome, TaskObserved};
 
 use crate::paper::Quantity;
 
@@ -52,6 +52,13 @@ pub fn of_program(outcomes: &[Outcome], program: Option<&str>) -> Vec<Outcome> {
             parts.collect::<Option<_>>().unwrap_or_default()
         }
     }
+}
+
+/// A quantile of the waits of these tasks, taken together, ns. None if none of them waited.
+pub fn wait_ns<'t>(tasks: impl Iterator<Item = &'t TaskObserved>, at: f64) -> Option<f64> {
+    let mut all = Lengths::default();
+    tasks.for_each(|task| all.merge(&task.wait_lengths));
+    all.quantile(at).map(|ns| ns as f64)
 }
 
 fn part(outcome: &Outcome, name: &str) -> Option<Outcome> {

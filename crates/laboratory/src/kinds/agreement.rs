@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use report::stats::{median, quantile};
 use serde::Deserialize;
 use terminal::Failure;
-use trace::{Lengths, Outcome};
+use trace::Outcome;
 
 use crate::experiment;
 use crate::kind::{Kind, Sample, Setting};
 use crate::measure::Laboratory;
+use crate::outcomes::wait_ns;
 
 /// Kernels keep this much of a thread's name.
 const NAME_MAX: usize = 15;
@@ -99,9 +100,7 @@ fn distance(what: Agreed, guest: &[&Outcome], sim: &[&Outcome], names: &[String]
 
 /// A quantile of the waits of the workload's tasks, ns.
 fn wait(run: &Outcome, names: &[String], at: f64) -> Option<f64> {
-    let mut all = Lengths::default();
-    own(run, names).for_each(|task| all.merge(&task.wait_lengths));
-    all.quantile(at).map(|ns| ns as f64)
+    wait_ns(own(run, names), at)
 }
 
 /// 0 if the simulator's median lies between the least and the greatest of the guest's runs. Else its distance outside,

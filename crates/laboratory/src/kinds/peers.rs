@@ -4,11 +4,11 @@
 use report::stats::median;
 use serde::Deserialize;
 use terminal::Failure;
-use trace::{Lengths, Outcome};
+use trace::Outcome;
 
 use crate::kind::{Kind, Sample, Setting};
 use crate::measure::Laboratory;
-use crate::outcomes::{bare, ratios, values};
+use crate::outcomes::{bare, ratios, values, wait_ns};
 use crate::paper::Quantity;
 
 /// `over / under` of one quantity in each experiment: the median of its boots.
@@ -96,14 +96,9 @@ pub struct Later {
 impl Later {
     fn wait_ms(&self, outcomes: &[Outcome], policy: &str) -> Option<f64> {
         let one = |outcome: &Outcome| {
-            let mut waits = Lengths::default();
-            for (tid, name) in &outcome.names {
-                let seen = outcome.observed.tasks.get(tid);
-                if let Some(task) = seen.filter(|_| name.starts_with(&self.tasks)) {
-                    waits.merge(&task.wait_lengths);
-                }
-            }
-            Some(waits.quantile(0.99)? as f64 / 1e6)
+            let named = outcome.names.iter().filter(|(_, name)| name.starts_with(&self.tasks));
+            let tasks = named.filter_map(|(tid, _)| outcome.observed.tasks.get(tid));
+            Some(wait_ns(tasks, 0.99)? / 1e6)
         };
         let own = outcomes.iter().filter(|outcome| outcome.policy == policy);
         median(&own.map(one).collect::<Option<Vec<_>>>()?)
