@@ -81,8 +81,8 @@ fn main() {
         trial("two_cpus_side_by_side_share_no_time", parallel::two_cpus_side_by_side_share_no_time),
         // night: two CPUs show by day whether CPUs share time
         trial(
-            "eight_cpus_side_by_side_share_no_time",
-            parallel::eight_cpus_side_by_side_share_no_time,
+            "more_cpus_side_by_side_share_no_time",
+            parallel::more_cpus_side_by_side_share_no_time,
         )
         .with_ignored_flag(true),
         trial(

@@ -9,7 +9,7 @@ use policies::HONEST;
 use policy::native::{ClockCounts, Copy, Kernel, TaskStruct};
 use policy::{Instance, Topology};
 
-/// Under any machine, this many CPUs are in a memory node.
+/// CPUs of a memory node.
 const NODE: usize = 32;
 
 fn machine(cpus: usize) -> Topology {
@@ -214,9 +214,9 @@ fn idle_dispatch(label: &str, cpus: usize) -> u64 {
     // SAFETY: as the kernel calls them.
     unsafe { assert_eq!(ops.init.map_or(0, |init| init()), 0) };
     let Some(dispatch) = ops.dispatch else { return 0 };
-    // What a policy does now and then is over.
     // SAFETY: as the kernel calls it.
     let call = || unsafe { dispatch(cpus as i32 / 2, null_mut()) };
+    // The first call also does what a policy does now and then.
     call();
     instructions(call).saturating_sub(instructions(|| ()))
 }
