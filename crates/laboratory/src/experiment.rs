@@ -24,6 +24,8 @@ const MS: u64 = 1_000_000;
 /// Built-in scripts, by name.
 const SCRIPTS: &[(&str, &str)] = &[
     ("build", include_str!("../../../workloads/build.sh")),
+    ("forks", include_str!("../../../workloads/forks.sh")),
+    ("make", include_str!("../../../workloads/make.sh")),
     ("sqlite", include_str!("../../../workloads/sqlite.sh")),
     ("web", include_str!("../../../workloads/web.sh")),
 ];
@@ -33,13 +35,45 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// The same for a fault, which is done to one policy after the other in a run.
 const FAULTS_LIMIT: Duration = Duration::from_secs(1800);
 
-/// Runs an experiment.
+/// Beside the outcomes of an experiment: what its reader has to know of its ground.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The guest's kernel.
+    pub kernel: Option<String>,
+    /// Other people's schedulers that failed, and why.
+    pub failed: Vec<String>,
+}
+
+/// Runs an experiment. If another program's scheduler fails, all others are still measured.
 pub fn run(
     experiment: &Experiment,
     effort: &Effort,
     progress: &Progress,
-) -> Result<Vec<Outcome>, Failure> {
-    Ok(plan(experiment, effort)?.run(progress)?.outcomes)
+) -> Result<(Vec<Outcome>, About), Failure> {
+    let named = std::iter::once(experiment.policies.clone());
+    let outside = peers_here(experiment).map(|peer| format!("exec:{peer}"));
+    let named: Vec<String> = named.chain(outside).collect();
+    let together = plan(experiment, &named, effort)?.run(progress);
+    if together.is_ok() || named.len() == 1 {
+        let measured = together?;
+        let about = About { kernel: measured.kernel, ..About::default() };
+        return Ok((measured.outcomes, about));
+    }
+    let measured = plan(experiment, &named[..1], effort)?.run(progress)?;
+    let mut about = About { kernel: measured.kernel, ..About::default() };
+    let mut outcomes = measured.outcomes;
+    for peer in &named[1..] {
+        match plan(experiment, std::slice::from_ref(peer), effort)?.run(progress) {
+            Ok(own) => outcomes.extend(own.outcomes),
+            Err(failure) => about.failed.push(format!("{peer}: {failure}")),
+        }
+    }
+    Ok((outcomes, about))
+}
+
+/// The experiment's peers that are on this machine.
+pub fn peers_here(experiment: &Experiment) -> impl Iterator<Item = &String> {
+    experiment.peers.iter().filter(|peer| vm::which(peer.as_ref()).is_ok())
 }
 
 /// The clock of its seconds.
@@ -51,7 +85,7 @@ pub fn clock(experiment: &Experiment) -> report::Clock {
     }
 }
 
-fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
+fn plan(experiment: &Experiment, named: &[String], effort: &Effort) -> Result<Plan, Failure> {
     let boots = if effort.quick { experiment.quick_boots } else { experiment.boots };
     let runs = if effort.quick { experiment.quick_runs } else { experiment.runs };
     let (ground, runs) = match experiment.ground {
@@ -59,10 +93,7 @@ fn plan(experiment: &Experiment, effort: &Effort) -> Result<Plan, Failure> {
         On::Vm => (vm(experiment, effort, boots)?, runs),
         On::Here => return Err(Failure::input("an experiment runs on sim or vm")),
     };
-    let there = experiment.peers.iter().filter(|peer| vm::which(peer.as_ref()).is_ok());
-    let named = std::iter::once(experiment.policies.clone());
-    let named: Vec<String> = named.chain(there.map(|peer| format!("exec:{peer}"))).collect();
-    let policies = contender::parse_all(&named)?;
+    let policies = contender::parse_all(named)?;
     let (contenders, job) = match &experiment.job {
         Job::Fault { name, programs, before } => {
             let job = fault(name, before, programs, &policies)?;

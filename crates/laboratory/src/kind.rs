@@ -29,7 +29,7 @@ pub struct Sample {
     pub ideal: Vec<f64>,
     /// Points of a sweep that the figure needs and that did not end.
     pub missing: Vec<String>,
-    /// Runs of a fault that were not survived, and why.
+    /// Runs of a fault that were not survived, or of other people's schedulers that failed, and why.
     pub lost: Vec<String>,
 }
 

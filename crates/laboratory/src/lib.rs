@@ -4,6 +4,8 @@
 //! A paper is data ([`paper`]). [`measure`] runs what its figures need, and their [`kinds`] take them from the outcomes;
 //! [`faults`] are those that a policy has to survive. [`judge`] compares them with their gates; [`show`] prints them.
 
+mod bench;
+mod expand;
 mod experiment;
 mod extremes;
 mod faults;
@@ -15,6 +17,7 @@ mod names;
 mod outcomes;
 mod paper;
 mod show;
+mod since;
 mod slides;
 mod sweep;
 mod views;
@@ -29,7 +32,8 @@ use terminal::{Failure, Progress, interrupt, output};
 
 use measure::{Effort, Laboratory};
 use names::Wanted;
-use show::Row;
+use show::{Drawn, Row};
+use since::Since;
 
 /// What is to be measured, and how.
 #[derive(Debug, Default)]
@@ -42,6 +46,8 @@ pub struct Request {
     pub list: bool,
     /// Fewer boots, seeds and sizes.
     pub quick: bool,
+    /// Output of an earlier `repro --json`, to say what changed.
+    pub since: Option<PathBuf>,
     /// Print JSON.
     pub json: bool,
     /// The file for a report.
@@ -50,6 +56,18 @@ pub struct Request {
     pub kernel: Option<PathBuf>,
     /// Folder for kept boots of the guest.
     pub keep: Option<PathBuf>,
+}
+
+impl Request {
+    /// The command that measures the same.
+    fn command(&self) -> String {
+        let mut command = format!("paceline repro {}", self.name);
+        if self.quick {
+            command += " --quick";
+        }
+        self.only.iter().for_each(|only| command += &format!(" --only {only}"));
+        command
+    }
 }
 
 /// Measures, shows, and fails unless every gate holds and no run failed.
@@ -63,6 +81,7 @@ pub fn run(arguments: &Request) -> Result<(), Failure> {
     if let Some(path) = &arguments.report {
         check_writable(path, "--report")?;
     }
+    let since = arguments.since.as_deref().map(Since::read).transpose()?;
     let names = |paper: &paper::Paper| {
         let figures = paper.figure.iter().filter(|figure| wanted.has(&figure.name)).count();
         figures + paper.view.iter().filter(|view| wanted.has(&view.name)).count()
@@ -87,12 +106,14 @@ pub fn run(arguments: &Request) -> Result<(), Failure> {
             progress.step();
         }
         for view in paper.view.iter().filter(|view| wanted.has(&view.name)) {
-            charts.push((paper.name.as_str(), laboratory.chart(view)));
+            let chart = laboratory.chart(view);
+            charts.push(Drawn { paper: &paper.name, name: &view.name, chart });
             progress.step();
         }
     }
     drop(progress);
-    finish(arguments, &papers, &rows, &charts)
+    let changes = since.map_or(Vec::new(), |since| since.told(&rows));
+    finish(arguments, &papers, &rows, &charts, &changes)
 }
 
 /// Refuses options that no guest could use, before runs of hours.
@@ -110,14 +131,20 @@ fn finish(
     arguments: &Request,
     papers: &[paper::Paper],
     rows: &[Row],
-    charts: &[show::Drawn],
+    charts: &[Drawn],
+    changes: &[String],
 ) -> Result<(), Failure> {
+    let quick = arguments.quick;
     let shown = match arguments.json {
-        true => output::print(&show::json(rows)),
-        false => output::print(&show::text(papers, rows, charts, arguments.quick)),
+        true => output::print(&show::json(rows, charts, quick)),
+        false => output::print(&show::text(papers, rows, charts, changes, quick)),
     };
+    if arguments.json {
+        changes.iter().for_each(|line| output::say(line));
+    }
     if let Some(path) = &arguments.report {
-        let written = write_report(path, &show::html(papers, rows, charts), arguments.json);
+        let page = show::html(papers, rows, charts, changes, (&arguments.command(), quick));
+        let written = write_report(path, &page, arguments.json);
         output::end(written, Ok(()))?;
     }
     let all = rows.iter().all(Row::passes) && show::lost(rows, charts) == 0;

@@ -9,9 +9,11 @@ use report::stats::{median, quantile};
 use terminal::{Failure, Progress};
 use trace::Outcome;
 
-use crate::experiment;
+use crate::bench;
+use crate::experiment::{self, About};
 use crate::kind::{Sample, Setting};
 use crate::kinds::{domains, exact, mixes, neighbours, trials};
+use crate::outcomes::of_tasks;
 use crate::paper::{Experiment, Figure, Paper, Sweep};
 use crate::sweep::{self, Point};
 use crate::views::{self, Chart, Shown, View};
@@ -71,6 +73,7 @@ pub struct Laboratory<'a> {
     /// Where runs say how far they are.
     pub progress: &'a Progress,
     experiments: Done<Outcome>,
+    abouts: BTreeMap<String, About>,
     sweeps: Done<Point>,
     kept: BTreeMap<TypeId, Box<dyn Any>>,
 }
@@ -83,6 +86,7 @@ impl<'a> Laboratory<'a> {
             effort,
             progress,
             experiments: BTreeMap::new(),
+            abouts: BTreeMap::new(),
             sweeps: BTreeMap::new(),
             kept: BTreeMap::new(),
         }
@@ -126,6 +130,7 @@ impl<'a> Laboratory<'a> {
                 }
                 self.kept::<trials::Trials>().chart(view, (&own, policies), (quick, progress))
             }
+            Shown::Bench { experiments } => bench::chart(view, experiments, self),
             Shown::Simulated { .. } | Shown::Comparison { .. } => {
                 let mixes = exact::listed(self)?;
                 self.kept::<mixes::Simulator>().chart(view, mixes, quick, progress)
@@ -168,11 +173,25 @@ impl<'a> Laboratory<'a> {
     /// The outcomes of an experiment. It runs if it has not run yet.
     pub fn outcomes(&mut self, name: &str) -> Result<Rc<Vec<Outcome>>, Failure> {
         let experiment = self.experiment(name)?;
-        let (effort, progress) = (&self.effort, self.progress);
+        let (effort, progress, abouts) = (&self.effort, self.progress, &mut self.abouts);
         once(&mut self.experiments, name, || {
             progress.phase(&format!("experiment {name}"));
-            experiment::run(experiment, effort, progress)
+            let (outcomes, about) = experiment::run(experiment, effort, progress)?;
+            about.failed.iter().for_each(|failed| progress.known(failed));
+            abouts.insert(name.to_string(), about);
+            Ok(outcomes)
         })
+    }
+
+    /// The same as the tasks have them that the experiment watches.
+    pub fn watched(&mut self, name: &str) -> Result<Vec<Outcome>, Failure> {
+        let watched = self.experiment(name)?.watched.as_deref();
+        Ok(of_tasks(&self.outcomes(name)?, watched))
+    }
+
+    /// What is known of an experiment that has run.
+    pub fn about(&self, name: &str) -> About {
+        self.abouts.get(name).cloned().unwrap_or_default()
     }
 
     /// The points of a sweep. It runs if it has not run yet.

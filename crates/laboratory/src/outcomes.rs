@@ -54,6 +54,18 @@ pub fn of_program(outcomes: &[Outcome], program: Option<&str>) -> Vec<Outcome> {
     }
 }
 
+/// The same runs as tasks of a name have them: of no others are there waits, CPU time or work.
+pub fn of_tasks(outcomes: &[Outcome], name: Option<&str>) -> Vec<Outcome> {
+    let mut own = outcomes.to_vec();
+    let Some(name) = name else { return own };
+    for outcome in &mut own {
+        let named = |tid: &u32| outcome.names.get(tid).is_some_and(|task| task.starts_with(name));
+        outcome.observed.tasks.retain(|tid, _| named(tid));
+        outcome.progress.retain(|tid, _| named(tid));
+    }
+    own
+}
+
 /// A quantile of the waits of these tasks, taken together, ns. None if none of them waited.
 pub fn wait_ns<'t>(tasks: impl Iterator<Item = &'t TaskObserved>, at: f64) -> Option<f64> {
     let mut all = Lengths::default();
@@ -89,6 +101,13 @@ fn value(outcome: &Outcome, quantity: Quantity) -> Option<f64> {
         Quantity::Migrations => seen.migrations as f64,
         Quantity::IdleShare => idle_share(outcome)?,
         Quantity::WorstWait => seconds(seen.wait.max_ns),
+        Quantity::WaitP50 => wait_ns(seen.tasks.values(), 0.5)? / 1e9,
+        Quantity::WaitP99 => wait_ns(seen.tasks.values(), 0.99)? / 1e9,
+        Quantity::WaitP999 => wait_ns(seen.tasks.values(), 0.999)? / 1e9,
+        Quantity::Work => {
+            let work_ns = outcome.progress.values().sum::<f64>();
+            (work_ns > 0.0).then_some(work_ns / 1e9)?
+        }
         Quantity::Locks => {
             let taken = outcome.locks.values().sum::<u64>() as f64;
             counts_locks(outcome).then_some(taken)?
@@ -183,6 +202,27 @@ mod tests {
         assert_eq!(of("chat", Quantity::Elapsed), vec![((0, 0), 6e-8)]);
         assert_eq!(of("chat", Quantity::TlbMisses), vec![((0, 0), 7.0)]);
         assert!(of("dacapo", Quantity::TlbMisses).is_empty(), "it is not known of");
+    }
+
+    #[test]
+    fn tasks_of_a_name_have_waits_and_work_of_their_own() {
+        let mut both = outcome("a", 0, 0);
+        let task = |wait_ns| {
+            let mut task = TaskObserved::default();
+            task.wait_lengths.add(wait_ns);
+            task
+        };
+        both.observed.tasks = [(1, task(1000)), (2, task(9_000_000))].into();
+        both.names = [(1, "worker-0".to_string()), (2, "batch-0".to_string())].into();
+        both.progress = [(1, 2e9), (2, 7e9)].into();
+        let of = |name, quantity| {
+            bare(values(&of_tasks(std::slice::from_ref(&both), name), "a", quantity))
+        };
+        assert_eq!(of(Some("worker"), Quantity::Work), [2.0]);
+        assert_eq!(of(None, Quantity::Work), [9.0]);
+        assert!(of(Some("worker"), Quantity::WaitP99)[0] < 2e-6);
+        assert!(of(None, Quantity::WaitP99)[0] > 8e-3);
+        assert!(of(Some("other"), Quantity::WaitP99).is_empty(), "there is none");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use terminal::Failure;
 use workload::vector::Beside;
 
+use crate::expand::expanded;
 use crate::judge::Gate;
 use crate::kind::Kind;
 use crate::kinds::exact::Mixes;
@@ -74,6 +75,9 @@ pub struct Experiment {
     pub peers: Vec<String>,
     /// The job.
     pub job: Job,
+    /// The beginning of the names of the tasks whose waits and work are compared; all if missing.
+    #[serde(default)]
+    pub watched: Option<String>,
     /// Simulated machine, or the machine that the guest represents.
     #[serde(default)]
     pub machine: Option<String>,
@@ -361,6 +365,14 @@ pub enum Quantity {
     IdleShare,
     /// The longest wait of a runnable task, in s.
     WorstWait,
+    /// Half of the waits of runnable tasks are at most this, in s.
+    WaitP50,
+    /// 99 % of them are.
+    WaitP99,
+    /// 99.9 % of them are.
+    WaitP999,
+    /// Work that tasks of a file did, in s of CPU time.
+    Work,
     /// Locks beyond the runqueue's own.
     Locks,
     /// Time in scheduler functions, in s.
@@ -401,7 +413,7 @@ impl Quantity {
         use Quantity::{
             CodePerSwitch, IdleShare, Involuntary, Migrations, MmSwitches, ProcessTime,
         };
-        use Quantity::{Switches, WorstWait};
+        use Quantity::{Switches, WaitP50, WaitP99, WaitP999, WorstWait};
         matches!(
             self,
             Switches
@@ -410,6 +422,9 @@ impl Quantity {
                 | Migrations
                 | IdleShare
                 | WorstWait
+                | WaitP50
+                | WaitP99
+                | WaitP999
                 | ProcessTime
                 | CodePerSwitch
         )
@@ -448,8 +463,8 @@ pub fn find(name: &str) -> Result<Vec<Paper>, Failure> {
     wanted
         .into_iter()
         .map(|(name, text)| {
-            toml::from_str(text)
-                .map_err(|error| Failure::input(format!("papers/{name}.toml: {error}")))
+            let paper = text.parse().and_then(|table| expanded(table).try_into());
+            paper.map_err(|error| Failure::input(format!("papers/{name}.toml: {error}")))
         })
         .collect()
 }
@@ -500,6 +515,9 @@ mod tests {
                     }
                     Shown::Neighbours { ref of, .. } => paper.neighbours.contains_key(of),
                     Shown::Domains { .. } => true,
+                    Shown::Bench { ref experiments } => {
+                        experiments.iter().all(|name| paper.experiment.contains_key(name))
+                    }
                     _ => paper.sweep.contains_key(&view.sweep),
                 };
                 assert!(known, "{}", view.name);

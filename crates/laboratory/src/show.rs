@@ -39,7 +39,36 @@ impl<'a> Row<'a> {
         self.figure.gate.is_none() || self.holds == Some(true)
     }
 
-    fn verdict(&self) -> &'static str {
+    /// The paper's name.
+    pub fn paper(&self) -> &str {
+        &self.paper.name
+    }
+
+    /// The figure's name.
+    pub fn name(&self) -> &str {
+        &self.figure.name
+    }
+
+    /// Whether its gate holds. None: it has none, or could not be judged.
+    pub fn holds(&self) -> Option<bool> {
+        self.holds
+    }
+
+    /// Least and greatest of its values.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        self.ours.range()
+    }
+
+    /// A range in its unit.
+    pub fn shown_range(&self, (least, greatest): (f64, f64)) -> String {
+        match least == greatest {
+            true => self.shown(least),
+            false => format!("{} – {}", self.shown(least), self.shown(greatest)),
+        }
+    }
+
+    /// The judgement of its gate, in words.
+    pub fn verdict(&self) -> &'static str {
         match (&self.figure.gate, self.holds) {
             (None, _) if self.ours.values.is_empty() => "not checked",
             (None, _) => "reported",
@@ -72,15 +101,12 @@ impl<'a> Row<'a> {
             let survived = self.ours.values.iter().filter(|value| **value == 1.0).count();
             return format!("{survived} of {}", self.ours.values.len());
         }
-        let (Some(middle), Some((least, greatest))) = (self.ours.middle(), self.ours.range())
-        else {
+        let (Some(middle), Some(range)) = (self.ours.middle(), self.range()) else {
             return "–".into();
         };
-        let ours = match least == greatest {
+        let ours = match range.0 == range.1 {
             true => self.shown(middle),
-            false => {
-                format!("{} ({} – {})", self.shown(middle), self.shown(least), self.shown(greatest))
-            }
+            false => format!("{} ({})", self.shown(middle), self.shown_range(range)),
         };
         match median(&self.ours.ideal) {
             Some(ideal) => format!("{ours}, ideal {}", self.shown(ideal)),
@@ -125,7 +151,7 @@ impl<'a> Row<'a> {
             "missing": self.ours.missing,
             "lost": self.ours.lost,
             "quick": self.quick,
-            "date": humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            "date": now(),
             "command": self.command(),
         })
     }
@@ -148,19 +174,54 @@ pub fn said(unit: &str, value: f64) -> String {
     }
 }
 
-/// One array with an object for each figure.
-pub fn json(rows: &[Row]) -> String {
-    let array: Vec<Value> = rows.iter().map(Row::json).collect();
+/// One array with an object for each figure, then one for each chart.
+pub fn json(rows: &[Row], charts: &[Drawn], quick: bool) -> String {
+    let figures = rows.iter().map(Row::json);
+    let array: Vec<Value> = figures.chain(charts.iter().map(|one| one.json(quick))).collect();
     serde_json::to_string_pretty(&array).expect("figures are plain data") + "\n"
 }
 
 /// A chart of a paper, or why it could not be drawn.
-pub type Drawn<'a> = (&'a str, Result<Chart, Failure>);
+pub struct Drawn<'a> {
+    /// The paper's name.
+    pub paper: &'a str,
+    /// The chart's name.
+    pub name: &'a str,
+    /// The chart.
+    pub chart: Result<Chart, Failure>,
+}
+
+impl Drawn<'_> {
+    fn json(&self, quick: bool) -> Value {
+        let chart = self.chart.as_ref().ok();
+        json!({
+            "paper": self.paper,
+            "name": self.name,
+            "title": chart.map(|chart| &chart.title),
+            "note": chart.map(|chart| &chart.note),
+            "headings": chart.map(|chart| &chart.headings),
+            "rows": chart.map(|chart| &chart.rows),
+            "why": self.chart.as_ref().err().map(Failure::to_string),
+            "quick": quick,
+            "date": now(),
+        })
+    }
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
 
 const HEADINGS: [&str; 6] = ["figure", "published", "ours", "gate", "ground", ""];
 
 /// A table for each paper, and the notes for its reader.
-pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> String {
+pub fn text(
+    papers: &[Paper],
+    rows: &[Row],
+    charts: &[Drawn],
+    changes: &[String],
+    quick: bool,
+) -> String {
     let mut text = String::new();
     let style = output::style();
     for paper in papers {
@@ -178,10 +239,14 @@ pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> St
                 text += &wrapped(&format!("{}: {why}", row.figure.name), style);
             }
         }
-        for (_, chart) in charts.iter().filter(|(name, _)| *name == paper.name) {
-            text += &chart_text(chart);
+        for drawn in charts.iter().filter(|drawn| drawn.paper == paper.name) {
+            text += &chart_text(&drawn.chart);
         }
     }
+    if !changes.is_empty() {
+        text += "\n";
+    }
+    changes.iter().for_each(|line| text += &wrapped(line, style));
     let failed = rows.iter().filter(|row| !row.passes()).count();
     let gates = rows.iter().filter(|row| row.figure.gate.is_some()).count();
     text += &format!("\n{} of {gates} gates hold", gates - failed);
@@ -195,7 +260,7 @@ pub fn text(papers: &[Paper], rows: &[Row], charts: &[Drawn], quick: bool) -> St
 
 /// How many figures and charts are missing because a run failed.
 pub fn lost(rows: &[Row], charts: &[Drawn]) -> usize {
-    let charts = charts.iter().filter(|(_, chart)| chart.is_err()).count();
+    let charts = charts.iter().filter(|drawn| drawn.chart.is_err()).count();
     charts + rows.iter().filter(|row| row.ours.failed).count()
 }
 
@@ -250,8 +315,25 @@ fn cells(paper: &Paper, rows: &[Row]) -> Vec<Vec<String>> {
 }
 
 /// The same as a page, with a plot for each figure with several values.
-pub fn html(papers: &[Paper], rows: &[Row], charts: &[Drawn]) -> String {
-    let mut body = String::new();
+pub fn html(
+    papers: &[Paper],
+    rows: &[Row],
+    charts: &[Drawn],
+    changes: &[String],
+    (command, quick): (&str, bool),
+) -> String {
+    let date = now();
+    let mut body = format!(
+        "<p>Paceline {}, {}: <code>{}</code></p>\n",
+        env!("CARGO_PKG_VERSION"),
+        date.split('T').next().unwrap_or_default(),
+        html::escape(command)
+    );
+    if !changes.is_empty() {
+        body += "<h2>Changes</h2>\n<ul>\n";
+        changes.iter().for_each(|line| body += &format!("<li>{}</li>\n", html::escape(line)));
+        body += "</ul>\n";
+    }
     for paper in papers {
         body += &format!("<h2>{}</h2>\n", html::escape(&paper.title));
         body += &html::table(&paper.source, &HEADINGS, &cells(paper, rows));
@@ -277,13 +359,13 @@ pub fn html(papers: &[Paper], rows: &[Row], charts: &[Drawn]) -> String {
         let caption =
             "Ratios: a dot for each boot, seed or point of a sweep, a bar to their median";
         body += &html::figure(caption, &plot::strips(caption, "ratio", &strips));
-        for (_, chart) in charts.iter().filter(|(name, _)| *name == paper.name) {
-            body += &chart_html(chart);
+        for drawn in charts.iter().filter(|drawn| drawn.paper == paper.name) {
+            body += &chart_html(&drawn.chart);
         }
     }
     body += &format!(
         "<h2>Data</h2>\n<p>{}</p>\n",
-        html::download("repro.json", "application/json", &json(rows))
+        html::download("repro.json", "application/json", &json(rows, charts, quick))
     );
     html::page("Published figures, and ours", &body)
 }
@@ -300,7 +382,7 @@ mod tests {
         let row =
             |failed| Row::new(&papers[0], reported, Ours { failed, ..Ours::default() }, false);
         assert!(row(true).passes(), "it has no gate");
-        let chart = || ("flsched", Err(Failure::run("no end")));
+        let chart = || Drawn { paper: "flsched", name: "a", chart: Err(Failure::run("no end")) };
         assert_eq!(lost(&[row(true), row(false)], &[chart()]), 2);
         assert_eq!(lost(&[row(false)], &[]), 0);
     }

@@ -63,6 +63,11 @@ pub enum Shown {
         /// The policies.
         policies: Vec<String>,
     },
+    /// Every policy in each of several experiments: time, waits, switches, idling, and its speed against the first.
+    Bench {
+        /// Their names.
+        experiments: Vec<String>,
+    },
     /// Losses of each victim of a culprit beside it, under each policy.
     Neighbours {
         /// Its name.
@@ -119,6 +124,7 @@ pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
         Shown::Mixes
         | Shown::Simulated { .. }
         | Shown::Comparison { .. }
+        | Shown::Bench { .. }
         | Shown::Domains { .. }
         | Shown::Neighbours { .. }
         | Shown::Trials { .. } => {} // drawn without a sweep
@@ -142,7 +148,7 @@ fn policies(points: &[Point]) -> Vec<String> {
     names
 }
 
-fn show(quantity: Quantity, value: Option<f64>) -> String {
+pub fn show(quantity: Quantity, value: Option<f64>) -> String {
     match value {
         None => "–".into(),
         Some(value) if quantity.is_count() => count(value),

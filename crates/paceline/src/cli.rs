@@ -630,7 +630,10 @@ pub struct Repro {
     /// very build, kernel and experiment
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
-    /// Print one array with an object for each figure
+    /// Say what changed since this output of an earlier `repro --json`
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    pub since: Option<PathBuf>,
+    /// Print one array with an object for each figure and each chart
     #[arg(long)]
     pub json: bool,
     /// Write a report: one HTML page that needs nothing else

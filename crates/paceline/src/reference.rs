@@ -160,9 +160,35 @@ fn measured() -> String {
         }
         write!(page, "\n## {paper}\n\n| figure | published | ours | gate | | measured | name |\n|---|---|---|---|---|---|---|\n")
             .expect("memory takes it");
+        let (charts, figures): (Vec<&Value>, Vec<&Value>) =
+            figures.iter().partition(|one| one.get("headings").is_some());
         figures.iter().for_each(|figure| page += &one_figure(figure));
+        charts.iter().for_each(|chart| page += &one_chart(chart));
     }
     page
+}
+
+/// A chart's table, with its date and its name.
+fn one_chart(chart: &Value) -> String {
+    let cells = |row: &Value| {
+        let cells = row.as_array().into_iter().flatten();
+        cells.map(|text| cell(text.as_str().unwrap_or("–"))).collect::<Vec<_>>()
+    };
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let headings = cells(&chart["headings"]);
+    let text = |key: &str| chart[key].as_str().unwrap_or("–").to_string();
+    let quick = if chart["quick"] == true { ", quick" } else { "" };
+    let day = text("date").split('T').next().unwrap_or_default().to_string();
+    let mut page = format!(
+        "\n### {}\n\n{} Measured {day}{quick}: `{}`.\n\n",
+        text("title"),
+        text("note"),
+        text("name")
+    );
+    page += &line(headings.clone());
+    page += &format!("|{}\n", "---|".repeat(headings.len()));
+    let rows = chart["rows"].as_array().into_iter().flatten();
+    page + &rows.map(|row| line(cells(row))).collect::<String>()
 }
 
 fn one_figure(figure: &Value) -> String {

@@ -13,6 +13,7 @@ pub fn run(args: &Repro) -> Result<(), Failure> {
         only: args.only.clone(),
         list: args.list,
         quick: args.quick,
+        since: args.since.clone(),
         json: args.json,
         report: args.report.clone(),
         kernel: args.kernel.clone(),

@@ -10,6 +10,7 @@ pub mod differences;
 mod fairness;
 pub mod figure;
 mod file;
+pub mod heat;
 pub mod html;
 mod markup;
 mod moments;

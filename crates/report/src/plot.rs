@@ -308,7 +308,7 @@ fn broken(name: &str) -> Vec<String> {
 }
 
 /// Adds a title that tells screen readers what the plot shows.
-fn titled(svg: &str, title: &str) -> String {
+pub(crate) fn titled(svg: &str, title: &str) -> String {
     let title = crate::markup::escape(title);
     svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
 }

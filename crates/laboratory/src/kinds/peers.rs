@@ -4,14 +4,13 @@
 use report::stats::median;
 use serde::Deserialize;
 use terminal::Failure;
-use trace::Outcome;
 
 use crate::kind::{Kind, Sample, Setting};
 use crate::measure::Laboratory;
-use crate::outcomes::{bare, ratios, values, wait_ns};
+use crate::outcomes::{bare, ratios, values};
 use crate::paper::Quantity;
 
-/// `over / under` of one quantity in each experiment: the median of its boots.
+/// `over / under` of one quantity in each experiment, of the tasks that it watches: the median of its boots.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rows {
@@ -29,7 +28,7 @@ impl Kind for Rows {
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
         let mut sample = Sample::default();
         for name in &self.experiments {
-            let outcomes = lab.outcomes(name)?;
+            let outcomes = lab.watched(name)?;
             match median(&ratios(&outcomes, &self.over, &self.under, self.quantity)) {
                 Some(ratio) => sample.values.push(ratio),
                 None => sample.missing.push(name.clone()),
@@ -60,17 +59,19 @@ pub struct RowsWon {
 
 impl Kind for RowsWon {
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
-        let (mut won, mut any) = (0, false);
+        let (mut won, mut any, mut lost) = (0, false, Vec::new());
         for name in &self.experiments {
             let peers = lab.experiment(name)?.peers.clone();
             let outcomes = lab.outcomes(name)?;
+            lost.extend(lab.about(name).failed.into_iter().map(|why| format!("{name}: {why}")));
             let middle = |policy: &str| median(&bare(values(&outcomes, policy, self.quantity)));
             let best = peers.iter().filter_map(|peer| middle(peer)).reduce(f64::min);
             let (Some(own), Some(best)) = (middle(&self.of), best) else { continue };
             any = true;
             won += usize::from(own <= self.part * best);
         }
-        Ok(if any { vec![won as f64].into() } else { Sample::default() })
+        let values = if any { vec![won as f64] } else { Vec::new() };
+        Ok(Sample { values, lost, ..Sample::default() })
     }
 
     fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
@@ -78,41 +79,27 @@ impl Kind for RowsWon {
     }
 }
 
-/// By how much later tasks of a name run under a policy than under another, in each experiment: the 99th percentile of
-/// their waits in a boot, the median of boots, ms.
+/// By how much later the tasks that an experiment watches run under a policy than under another, in each experiment: the
+/// 99th percentile of their waits in a boot, the median of boots, ms.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Later {
     /// Names of the experiments.
     experiments: Vec<String>,
-    /// The beginning of the tasks' names.
-    tasks: String,
     /// The policy.
     of: String,
     /// The policy that it is compared with.
     than: String,
 }
 
-impl Later {
-    fn wait_ms(&self, outcomes: &[Outcome], policy: &str) -> Option<f64> {
-        let one = |outcome: &Outcome| {
-            let named = outcome.names.iter().filter(|(_, name)| name.starts_with(&self.tasks));
-            let tasks = named.filter_map(|(tid, _)| outcome.observed.tasks.get(tid));
-            Some(wait_ns(tasks, 0.99)? / 1e6)
-        };
-        let own = outcomes.iter().filter(|outcome| outcome.policy == policy);
-        median(&own.map(one).collect::<Option<Vec<_>>>()?)
-    }
-}
-
 impl Kind for Later {
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
         let mut sample = Sample::default();
         for name in &self.experiments {
-            let outcomes = lab.outcomes(name)?;
-            let wait_ms = |policy: &str| self.wait_ms(&outcomes, policy);
-            match (wait_ms(&self.of), wait_ms(&self.than)) {
-                (Some(of), Some(than)) => sample.values.push(of - than),
+            let outcomes = lab.watched(name)?;
+            let wait_s = |policy: &str| median(&bare(values(&outcomes, policy, Quantity::WaitP99)));
+            match (wait_s(&self.of), wait_s(&self.than)) {
+                (Some(of), Some(than)) => sample.values.push((of - than) * 1e3),
                 _ => sample.missing.push(name.clone()),
             }
         }
