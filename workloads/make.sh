@@ -11,5 +11,10 @@ while [ $file -lt 48 ]; do
     { echo ".globl f$file; f$file:"; cat body; echo ret; } >f$file.s
     file=$((file + 1))
 done
-printf 'all.o: $(patsubst %%.s,%%.o,$(wildcard *.s))\n\tld -r -o $@ $^\n%%.o: %%.s\n\tas -o $@ $<\n' >Makefile
+cat >Makefile <<'END'
+all.o: $(patsubst %.s,%.o,$(wildcard *.s))
+	ld -r -o $@ $^
+%.o: %.s
+	as -o $@ $<
+END
 exec make -s -j 16

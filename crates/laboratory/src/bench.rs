@@ -115,7 +115,7 @@ fn versions(experiment: &Experiment, kernels: &BTreeSet<String>) -> String {
     };
     let mut parts: Vec<String> = kernels.iter().map(|kernel| format!("kernel {kernel}")).collect();
     parts.push(format!("paceline {}", env!("CARGO_PKG_VERSION")));
-    parts.extend(here.iter().map(|peer| said(peer).unwrap_or_else(|| peer.to_string())));
+    parts.extend(here.iter().map(|peer| said(peer).unwrap_or_else(|| (*peer).clone())));
     let mut text = format!(" Versions: {}.", parts.join(", "));
     let absent: Vec<&str> =
         experiment.peers.iter().filter(|peer| !here.contains(peer)).map(String::as_str).collect();
