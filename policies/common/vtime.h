@@ -11,6 +11,7 @@
 #include "waiting_cpus.h"
 
 #define VTIME_BEGINS (1ULL << 40) /* so that no task has 0 */
+#define VTIME_IDLE   0 /* the vtime of a CPU without a task */
 #define VTIME_LEAD   (1ULL << 36) /* how far before now urgent tasks queue */
 #define VTIME_LAG    (1ULL << 36) /* a SCHED_IDLE task is queued so far behind all others */
 

@@ -8,9 +8,9 @@
 #pragma once
 #include "state.h"
 #include "overdue.h"
+#include "preempt.h"
 
 #define BALANCE_NS 64000000ULL /* about how often Linux balances the queues of a cache */
-#define WAKEUP_NS  1000000ULL /* how far ahead a woken task has to be to preempt */
 
 /*
  * Its own CPU's queue; if that CPU is unavailable, the shortest queue of a CPU that p may run on.
@@ -22,32 +22,22 @@ static __always_inline s32 queue_for(struct task_struct *p)
 	return cpu_takes(p, own) ? own : cpu_queue_shortest(p);
 }
 
-/*
- * A woken task preempts the running task with the highest vtime, if it is far enough ahead of it. A
- * CPU other than the queue's would take the task only if it is a slice ahead [queue_least], or not
- * at all [queue_balanced].
- */
-static __always_inline void queue_preempt(struct task_struct *p, s32 queue, u64 vtime)
+static __always_inline u64 *running_vtime(s32 cpu)
 {
-	s32 victim = -1;
-	s64 most = 0;
-	u32 i;
+	struct avx_cpu *state = cpus_of(cpu);
 
-	bpf_for(i, 0, nr_cpus) {
-		struct avx_cpu *state = cpus_of(i);
-		s64 ahead;
+	return state ? &state->vtime : NULL;
+}
 
-		if (!state || state->vtime == VTIME_IDLE || !cpu_takes(p, i) ||
-		    (i != (u32)queue && knob_pick == PICK_BALANCED))
-			continue;
-		ahead = state->vtime - vtime;
-		if (ahead > most && ahead > (s64)(i == (u32)queue ? WAKEUP_NS : knob_slice_ns)) {
-			most = ahead;
-			victim = i;
-		}
-	}
-	if (victim >= 0)
-		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+/*
+ * A CPU other than the queue's takes a task only if it is a slice ahead [queue_least], or not at
+ * all [queue_balanced].
+ */
+static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
+{
+	if (queue == (u32)cpu)
+		return WAKEUP_NS;
+	return knob_pick == PICK_BALANCED ? S64_MAX : (s64)knob_slice_ns;
 }
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
@@ -57,8 +47,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 
 	if (place_kick_idle(p))
 		return;
-	if (enq_flags & SCX_ENQ_WAKEUP && task_preempts(p))
-		queue_preempt(p, queue, vtime);
+	preempt_for(p, queue, vtime, enq_flags);
 	cpu_queue_kick(p, queue);
 }
 

@@ -22,7 +22,7 @@ struct avx_task {
 
 TASK_STORAGE(struct avx_task, tasks)
 
-/* Written by its own CPU. Other CPUs read vtime, which is a tick old at most. */
+/* Written by its own CPU. Other CPUs read vtime, a tick old at most, and write it [preempt.h]. */
 struct avx_cpu {
 	u64 since_ns;   /* when the running task was last charged */
 	struct clock_counts counts; /* at that time */
@@ -47,8 +47,6 @@ struct avx_cpu {
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct avx_cpu, cpus)
-
-#define VTIME_IDLE 0 /* no task has this: vtimes begin at VTIME_BEGINS */
 
 static u32 core_busy[MAX_CPUS]; /* busy threads of each core, by its lowest CPU */
 static u64 node_active[MAX_CPUS]; /* active.h: active cores of each package, by node */

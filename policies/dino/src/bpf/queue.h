@@ -3,6 +3,7 @@
 #pragma once
 #include "state.h"
 #include "overdue.h"
+#include "preempt.h"
 
 /* A task that takes the place of one that went home arrives within this time, or not at all. */
 #define ARRIVES_NS 1000000
@@ -202,14 +203,48 @@ static __always_inline u32 domain_for(struct task_struct *p, s32 home, u64 enq_f
 	return best;
 }
 
+static __always_inline u64 *running_vtime(s32 cpu)
+{
+	struct dn_cpu *state = cpus_of(cpu);
+
+	return state ? &state->vtime : NULL;
+}
+
+/* While it has a task, a CPU takes from its own queue and from its domain's. */
+static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
+{
+	if (queue == (u32)cpu)
+		return WAKEUP_NS;
+	return queue == queue_of_domain(cpu_domain(cpu)) ? (s64)(knob_slice_ns / 4) : S64_MAX;
+}
+
+/*
+ * Finds a CPU that comes for the queued task p: an idle one, one that runs a SCHED_IDLE task, or
+ * one of the domain whose task belongs elsewhere. Whether there is one.
+ */
+static __always_inline bool wake_cpu_for(struct task_struct *p, s32 cpu, s32 home, u32 domain)
+{
+	s32 idle;
+
+	if (p->nr_cpus_allowed == 1)
+		return preempt_idle_task(p, cpu);
+	idle = domain_idle(p, cpu, domain);
+	if (idle >= 0) {
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+		return true;
+	}
+	if (goes_anywhere(p) ? domain_preempt_idle(p, cpu, domain) : preempt_idle_task(p, cpu))
+		return true;
+	return (home != NO_DOMAIN && domain_clear(domain)) || place_kick_idle(p);
+}
+
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
-	s32 home = task_home(p), cpu = scx_bpf_task_cpu(p), idle;
-	bool anywhere = goes_anywhere(p);
+	s32 home = task_home(p), cpu = scx_bpf_task_cpu(p);
+	u64 queue, vtime;
 	u32 domain;
-	u64 queue;
 
-	if (anywhere) {
+	if (goes_anywhere(p)) {
 		domain = domain_for(p, home, enq_flags);
 		queue = queue_of_domain(domain);
 	} else {
@@ -217,23 +252,17 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 		queue = cpu = queue_of_bound(p, home);
 		domain = cpu_domain(cpu);
 	}
-	vtime_insert(p, queue, enq_flags, knob_slice_ns);
+	vtime = vtime_insert(p, queue, enq_flags, knob_slice_ns);
 	/*
 	 * p was to go home, and cannot. Its CPU has no other task, and does not look again before
 	 * it idles [put_prev_task_scx].
 	 */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
-	if (p->nr_cpus_allowed == 1) {
-		preempt_idle_task(p, cpu);
+	if (wake_cpu_for(p, cpu, home, domain))
 		return;
-	}
-	idle = domain_idle(p, cpu, domain);
-	if (idle >= 0)
-		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
-	else if (anywhere ? domain_preempt_idle(p, cpu, domain) : preempt_idle_task(p, cpu))
-		return;
-	else if ((home == NO_DOMAIN || !domain_clear(domain)) && !place_kick_idle(p))
+	preempt_for(p, queue, vtime, enq_flags);
+	if (p->nr_cpus_allowed != 1)
 		cpu_queue_kick(p, cpu);
 }
 

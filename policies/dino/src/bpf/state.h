@@ -10,13 +10,17 @@
 #define VTIME_CLOCKS (MAX_CPUS + DOMAINS_MAX)
 #include "vtime.h"
 
-/* Written by its own CPU. Other CPUs read it, a tick old at most, and write `leaves`. */
+/*
+ * Written by its own CPU. Other CPUs read it, a tick old at most, and write `leaves` and `vtime`
+ * [preempt.h].
+ */
 struct dn_cpu {
 	u64 since_ns; /* when the running task was last charged */
 	u64 left_ns; /* when a task last went home from here */
 	s32 pid; /* the running task; 0: none */
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: it has none */
+	u64 vtime; /* of the running task, when it was last charged; VTIME_IDLE: none */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct dn_cpu, cpus)
@@ -83,7 +87,7 @@ static __always_inline void charge(struct task_struct *p, s32 at)
 		return;
 	ran_ns = elapsed_ns(cpu->since_ns, now);
 	cpu->since_ns = now;
-	vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (!slot)
 		return;
 	task_table_charge(slot, p, ran_ns);

@@ -3,6 +3,7 @@
 #pragma once
 #include "state.h"
 #include "overdue.h"
+#include "preempt.h"
 
 /*
  * The queue of a kind of core. A task's kind changes with each turn, so all tasks in kinds' queues
@@ -13,24 +14,43 @@ static __always_inline u64 queue_of_kind(u32 kind)
 	return shared_queue(kind);
 }
 
+static __always_inline u64 *running_vtime(s32 cpu)
+{
+	struct un_cpu *state = cpus_of(cpu);
+
+	return state ? &state->vtime : NULL;
+}
+
+/* A CPU takes a task of another kind if it is a slice behind [queue_take]. */
+static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
+{
+	if (queue == (u32)cpu)
+		return WAKEUP_NS;
+	if (queue == queue_of_kind(cpu_kind(cpu)))
+		return (s64)(knob_slice_ns / 2);
+	return queue < MAX_CPUS ? S64_MAX : (s64)(3 * knob_slice_ns / 2);
+}
+
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = tasks_of(p);
 	s32 cpu = scx_bpf_task_cpu(p), victim;
-	u64 queue;
+	u64 queue, vtime;
 
 	if (goes_anywhere(p))
 		queue = queue_of_kind(task ? share_next(&task->wants, nr_types) : 0);
 	else
 		queue = cpu = p->nr_cpus_allowed == 1 ? cpu : cpu_queue_shortest(p);
-	vtime_insert(p, queue, enq_flags, knob_slice_ns);
+	vtime = vtime_insert(p, queue, enq_flags, knob_slice_ns);
 	if (place_kick_idle(p))
 		return;
 	victim = queue == (u64)cpu ? -1 : claim_cpu_of_idle_task(p, cpu);
 	if (victim >= 0)
 		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
-	else if (queue != (u64)cpu || !preempt_idle_task(p, cpu))
+	else if (queue != (u64)cpu || !preempt_idle_task(p, cpu)) {
+		preempt_for(p, queue, vtime, enq_flags);
 		cpu_queue_kick(p, cpu);
+	}
 }
 
 /* The head of another kind's queue, as if it were later by `handicap`. */

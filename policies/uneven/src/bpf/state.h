@@ -17,8 +17,8 @@ struct un_task {
 TASK_STORAGE(struct un_task, tasks)
 
 /*
- * Written by its own CPU. Other CPUs read it, a tick old at most, and write `deal` and `expects_ns`
- * atomically.
+ * Written by its own CPU. Other CPUs read it, a tick old at most, and write `vtime` [preempt.h],
+ * and atomically `deal` and `expects_ns`.
  */
 struct un_cpu {
 	struct wants wants; /* of the running task, as of its last charge */
@@ -28,6 +28,7 @@ struct un_cpu {
 	u64 expects_ns; /* when a task was last sent here */
 	u64 chose_ns;  /* when it last chose among waiting tasks */
 	s32 pid;	 /* the running task; 0: none */
+	u64 vtime;  /* of the running task, at since_ns; VTIME_IDLE: none */
 	u64 may[CPU_WORDS]; /* CPUs the running task may run on; all bits if all online ones */
 } __attribute__((aligned(64)));
 
@@ -118,7 +119,7 @@ static __always_inline void charge(struct task_struct *p, s32 at)
 	before = cpu->counted;
 	cpu->since_ns = now;
 	cpu->counted = count_now(at);
-	vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (slot) {
 		task_table_charge(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Preempt: a woken task takes the CPU of a running one that has had more, by virtual time. */
+#pragma once
+#include "cpus.h"
+#include "sched_idle.h"
+#include "vtime.h"
+
+#define WAKEUP_NS 1000000LL /* how far ahead a woken task has to be to preempt */
+
+/* The policy's: the vtime of the task that runs on a CPU, or VTIME_IDLE; NULL: no such CPU. */
+static __always_inline u64 *running_vtime(s32 cpu);
+
+/* The policy's: how far ahead of it a task of that queue has to be before the CPU takes it. */
+static __always_inline s64 preempt_margin(s32 cpu, u64 queue);
+
+/*
+ * The CPU whose task has the highest vtime, if a task of that queue is far enough ahead of it; else
+ * -1. The CPU counts as one that runs the woken task from now on, so that the next one gets
+ * another. A task that may not run on all CPUs is in the queue of its CPU, and gets no other. Not
+ * inlined: the verifier walks it once.
+ */
+__noinline s32 preempt_victim(u64 queue, u64 vtime, u32 anywhere)
+{
+	u64 *taken = NULL;
+	s32 victim = -1;
+	s64 most = 0;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		u64 *running = running_vtime(i);
+		s64 ahead = running ? *running - vtime : 0;
+
+		if (!running || *running == VTIME_IDLE || ahead <= most ||
+		    ahead <= preempt_margin(i, queue) || (i != queue && !anywhere) ||
+		    cpu_lacks(i, CPU_GONE | CPU_TAKEN))
+			continue;
+		most = ahead;
+		victim = i;
+		taken = running;
+	}
+	if (taken)
+		*taken = vtime;
+	return victim;
+}
+
+/* In enqueue: p has just been queued with this vtime. */
+static __always_inline void preempt_for(struct task_struct *p, u64 queue, u64 vtime, u64 enq_flags)
+{
+	s32 victim;
+
+	if (!(enq_flags & SCX_ENQ_WAKEUP) || !task_preempts(p))
+		return;
+	victim = preempt_victim(queue, vtime, goes_anywhere(p));
+	if (victim >= 0)
+		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+}
