@@ -63,7 +63,7 @@ struct roles {
 	/* A bit for each kind of core, or each domain, that p may run on. */
 	u32 (*kinds)(const struct task_struct *p);
 	/* CPUs have come or gone. */
-	void (*count_cpus)(void);
+	int (*count_cpus)(void);
 	/* A new task. Returns an error. */
 	s32 (*enter)(struct task_struct *p);
 	/* Before queues are made. */

@@ -16,8 +16,9 @@ struct bpf_spin_lock {
 	u32 val;
 };
 
-#define __always_inline	  inline __attribute__((always_inline))
-#define __noinline	  __attribute__((noinline))
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline	__attribute__((noinline))
+#define __arg_trusted
 #define EXPORT		  __attribute__((visibility("default")))
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) typeof(val) *name

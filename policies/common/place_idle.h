@@ -38,7 +38,7 @@ static __always_inline bool place_kick_idle(struct task_struct *p)
  * Kicks one idle CPU for each task of a DSQ that may run there. More would find nothing, and would
  * be asked again. Returns false if no CPU is idle.
  */
-static __always_inline bool place_kick_for(u64 dsq_id)
+__noinline bool place_kick_for(u64 dsq_id)
 {
 	struct task_struct *p;
 	s32 cpu;

@@ -17,7 +17,7 @@ static __always_inline u64 queue_of_domain(u32 domain)
 }
 
 /* An idle CPU of a domain that p may use, now claimed; the last CPU first. -1: none. */
-static __always_inline s32 domain_idle(struct task_struct *p, s32 prev, u32 domain)
+__noinline s32 domain_idle(struct task_struct *p __arg_trusted, s32 prev, u32 domain)
 {
 	u32 i;
 
@@ -32,7 +32,7 @@ static __always_inline s32 domain_idle(struct task_struct *p, s32 prev, u32 doma
 }
 
 /* The domain with most idle CPUs; that of `cpu` unless another has more. */
-static __always_inline u32 domain_emptiest(s32 cpu)
+__noinline u32 domain_emptiest(s32 cpu)
 {
 	u32 idle[DOMAINS_MAX] = {}, best = cpu_domain(cpu), i;
 
@@ -56,7 +56,7 @@ static __always_inline u32 domain_emptiest(s32 cpu)
  * Preempts a SCHED_IDLE task on a CPU of a domain, so that p gets it. Returns whether there was
  * one.
  */
-static __always_inline bool domain_preempt_idle(struct task_struct *p, s32 near, u32 domain)
+__noinline bool domain_preempt_idle(struct task_struct *p __arg_trusted, s32 near, u32 domain)
 {
 	u32 i;
 
@@ -76,7 +76,7 @@ static __always_inline bool domain_preempt_idle(struct task_struct *p, s32 near,
 /*
  * Makes a CPU of a domain send its task home if the task belongs elsewhere. Whether there was one.
  */
-static __always_inline bool domain_clear(u32 domain)
+__noinline bool domain_clear(u32 domain)
 {
 	u32 i;
 
@@ -97,7 +97,7 @@ static __always_inline bool domain_clear(u32 domain)
  * Whether a domain has a CPU for a task that comes: an idle one, or one whose task belongs
  * elsewhere.
  */
-static __always_inline bool domain_has_room(u32 domain)
+__noinline bool domain_has_room(u32 domain)
 {
 	bool room = false;
 	u32 i;
@@ -117,7 +117,7 @@ static __always_inline bool domain_has_room(u32 domain)
  * The queue for a task that may not run on all CPUs: the shortest of its domain's CPUs, or else of
  * all CPUs.
  */
-static __always_inline u64 queue_of_bound(struct task_struct *p, s32 home)
+__noinline u64 queue_of_bound(struct task_struct *p __arg_trusted, s32 home)
 {
 	struct shortest best = { scx_bpf_task_cpu(p), S32_MAX };
 	u32 i;
@@ -136,7 +136,7 @@ static __always_inline u64 queue_of_bound(struct task_struct *p, s32 home)
 }
 
 /* The domain of the nearest CPU that takes p. */
-static __always_inline u32 domain_near(struct task_struct *p)
+__noinline u32 domain_near(struct task_struct *p __arg_trusted)
 {
 	s32 own = scx_bpf_task_cpu(p);
 	u32 i;
@@ -266,6 +266,18 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 		cpu_queue_kick(p, cpu);
 }
 
+/* Takes the first task of a queue, if there is one. Not inlined: the verifier walks it once. */
+__noinline bool take_first(u64 queue)
+{
+	return vtime_take(queue, knob_slice_ns);
+}
+
+/* The distance of a queue's first task from vtime_now; S64_MAX: the queue is empty. */
+__noinline s64 head_of(u64 queue)
+{
+	return vtime_head(queue);
+}
+
 /*
  * Takes a task whose distance from vtime_now is below `least`, and that waits in a domain without
  * an available CPU. Returns whether there was one.
@@ -283,8 +295,8 @@ __noinline bool take_from_domain_away(s64 least)
 	bpf_for(i, 0, nr_domains) {
 		u64 queue = queue_of_domain(i);
 
-		if (!(there >> (i & (DOMAINS_MAX - 1)) & 1) && vtime_head(queue) < least &&
-		    vtime_take(queue, knob_slice_ns))
+		if (!(there >> (i & (DOMAINS_MAX - 1)) & 1) && head_of(queue) < least &&
+		    take_first(queue))
 			return true;
 	}
 	return false;
@@ -307,7 +319,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	struct dn_cpu *state = cpus_of(cpu);
 	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX;
 	u64 domain = queue_of_domain(cpu_domain(cpu));
-	s64 own = vtime_head(cpu), here = vtime_head(domain), first = own < here ? own : here;
+	s64 own = head_of(cpu), here = head_of(domain), first = own < here ? own : here;
 	u32 i;
 
 	if (take_forgotten(cpu, domain, 1, knob_slice_ns))
@@ -316,15 +328,15 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		first = least;
 	if (take_overdue(cpu, first, knob_slice_ns) || take_from_domain_away(first))
 		return true;
-	if (own < least && own <= here && vtime_take(cpu, knob_slice_ns))
+	if (own < least && own <= here && take_first(cpu))
 		return true;
-	if (here < least && vtime_take(domain, knob_slice_ns))
+	if (here < least && take_first(domain))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;
 	if (prev)
 		return false;
-	if (vtime_take(cpu, knob_slice_ns) || vtime_take(domain, knob_slice_ns))
+	if (take_first(cpu) || take_first(domain))
 		return true;
 	/* A task that takes the place of one that went home is on its way. */
 	if (!state || elapsed_ns(state->left_ns, scx_bpf_now()) <= ARRIVES_NS)
@@ -332,7 +344,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	bpf_for(i, 0, nr_domains) {
 		u64 queue = queue_of_domain(i);
 
-		if (scx_bpf_dsq_nr_queued(queue) && vtime_take(queue, knob_slice_ns))
+		if (scx_bpf_dsq_nr_queued(queue) && take_first(queue))
 			return true;
 	}
 	return cpu_queue_take_near(cpu, true);

@@ -26,7 +26,7 @@ struct dn_cpu {
 CPU_TABLE(struct dn_cpu, cpus)
 
 /* Tells the control plane how many CPUs of each domain are online. */
-static __always_inline void count_cpus(void)
+__noinline int count_cpus(void)
 {
 	u32 there[DOMAINS_MAX] = {}, i;
 
@@ -35,6 +35,7 @@ static __always_inline void count_cpus(void)
 			there[cpu_domain(i)]++;
 	bpf_for(i, 0, DOMAINS_MAX)
 		task_table.cpus[i] = there[i];
+	return 0;
 }
 
 /*
@@ -51,7 +52,7 @@ static __always_inline u32 domains_allowed(const struct task_struct *p)
 }
 
 /* Whether p may run on a CPU of this domain. */
-static __always_inline bool domain_takes(struct task_struct *p, u32 domain)
+__noinline bool domain_takes(struct task_struct *p __arg_trusted, u32 domain)
 {
 	bool takes = false;
 	u32 i;

@@ -69,7 +69,7 @@ static __always_inline u32 kinds_allowed(const struct task_struct *p)
 }
 
 /* Tells the control plane how many CPUs of each kind are online. */
-static __always_inline void count_cpus(void)
+__noinline int count_cpus(void)
 {
 	struct by_type there = {};
 	u32 i;
@@ -79,6 +79,7 @@ static __always_inline void count_cpus(void)
 			there.of[cpu_kind(i)]++;
 	bpf_for(i, 0, TYPES_MAX)
 		task_table.cpus[i] = there.of[i];
+	return 0;
 }
 
 /* A swap has to gain this much to be worth its two migrations: half a round. */
