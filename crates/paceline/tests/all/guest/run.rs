@@ -255,6 +255,7 @@ fn a_cpu_that_comes_back_has_its_counter_again() {
 /// A control plane that is to plan all the time stays within its part of a CPU, and says so: it precedes its policy's
 /// tasks.
 #[test]
+#[ignore = "night: it takes a minute of a guest's own; units hold how the part is kept"]
 fn a_control_plane_takes_no_more_than_its_part() {
     in_guest(include_str!("scripts/control-plane.sh"));
 }
