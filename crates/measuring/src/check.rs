@@ -85,10 +85,10 @@ pub fn text(rows: &[Row]) -> String {
     let ns = |value: Option<f64>| value.map_or("?".to_string(), |ns| format!("{ns:.0}"));
     let line = |row: &Row| {
         let RingKey { passers, tasks, bytes, .. } = row.key;
-        let who = if passers == Passers::Threads { "threads" } else { "processes" };
+        let passer = if passers == Passers::Threads { "threads" } else { "processes" };
         let spread = row.was.map_or("?".into(), |it| format!("{:.0}–{:.0}", it.low, it.high));
         vec![
-            who.to_string(),
+            passer.to_string(),
             (bytes / 1024).to_string(),
             tasks.to_string(),
             ns(row.was.map(|it| it.median)),

@@ -483,8 +483,8 @@ fn observed(raw: &Raw) -> BTreeMap<String, Observation> {
     let two = "a hop of a ring of two threads on two CPUs";
     put("hop_between_cpus_ns", one(apart, "ns", two, "there is no other CPU for this process"));
     for ((passers, tasks), reading) in &raw.yields_ns {
-        let who = if *passers == Passers::Threads { "threads" } else { "processes" };
-        let name = format!("yield-{who}-{tasks}");
+        let passer = if *passers == Passers::Threads { "threads" } else { "processes" };
+        let name = format!("yield-{passer}-{tasks}");
         put(&name, one(Some(*reading), "ns", "sched_yield, of each that takes turns", DISTURBED));
     }
     observed
@@ -516,8 +516,8 @@ fn between_nodes(rows: &[Vec<Option<f64>>], nodes: &[usize], unit: &str) -> Obse
 fn rings(raw: &Raw) -> BTreeMap<String, Vec<f64>> {
     let mut rings: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (key, reading) in raw.hops_ns.iter().filter(|(key, _)| !key.batch && !key.apart) {
-        let who = if key.passers == Passers::Threads { "threads" } else { "processes" };
-        let row = rings.entry(format!("hop_{who}_{}kb_ns", key.bytes / 1024)).or_default();
+        let passer = if key.passers == Passers::Threads { "threads" } else { "processes" };
+        let row = rings.entry(format!("hop_{passer}_{}kb_ns", key.bytes / 1024)).or_default();
         if row.len() + 1 == key.tasks {
             row.push(reading.median);
         }

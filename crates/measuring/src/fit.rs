@@ -49,10 +49,10 @@ pub fn fit(mut machine: Machine, raw: &Raw, program: &Program) -> Fitted {
     (machine.costs.mm_refill_ns, machine.costs.switch_refill_ns) = (0.0, 0.0);
     // Unknown numbers count as nothing, or the simulator would refuse.
     machine.unknown.clear();
-    let yields = |who: Yielders| move |machine: &Machine| yield_ns(machine, program, who);
+    let yields = |yielders: Yielders| move |machine: &Machine| yield_ns(machine, program, yielders);
     let hops = |key: RingKey| move |machine: &Machine| hop_ns(machine, program, key);
     let threads = |tasks| RingKey::new(Passers::Threads, tasks, 0);
-    let read = |who: Yielders| raw.yields_ns.get(&who);
+    let read = |yielders: Yielders| raw.yields_ns.get(&yielders);
     let hop = |key: RingKey| raw.hops_ns.get(&key);
 
     let (one, two) = ((Passers::Threads, 1), (Passers::Threads, 2));

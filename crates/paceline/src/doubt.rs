@@ -149,10 +149,10 @@ fn not_found(line: &str) -> Option<&str> {
         Some(named) => named.rsplit_once(' ')?,
         None => line.strip_suffix(": No such file or directory")?.rsplit_once(' ')?,
     };
-    let (who, _) = before.split_once(':')?;
+    let (program, _) = before.split_once(':')?;
     let says_so = match by_shell {
         Some(_) => before.ends_with(':'),
-        None => STARTERS.contains(&who.rsplit('/').next()?),
+        None => STARTERS.contains(&program.rsplit('/').next()?),
     };
     if !says_so {
         return None;

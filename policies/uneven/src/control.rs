@@ -219,9 +219,10 @@ impl Shares {
         let Policy::GuaranteedFair { uniformity, deviation } = &self.rule.policy else {
             return self.rule.policy.clone();
         };
-        let whom: Vec<Tenant> = tenants.keys().copied().collect();
-        if self.turns.as_ref().is_none_or(|(before, _)| *before != whom) {
-            self.turns = Some((whom, GuaranteedFair::new(*uniformity, tenants.len(), *deviation)));
+        let present: Vec<Tenant> = tenants.keys().copied().collect();
+        if self.turns.as_ref().is_none_or(|(before, _)| *before != present) {
+            self.turns =
+                Some((present, GuaranteedFair::new(*uniformity, tenants.len(), *deviation)));
         }
         let even = even(&problem.cores, problem.tasks.len());
         let relative = |(tenant, task): (&Tenant, &Task)| {

@@ -570,7 +570,7 @@ impl Engine {
         let released: Vec<TaskId> = object
             .spinners
             .extract_if(.., |(_, wanted)| *wanted == up)
-            .map(|(who, _)| who)
+            .map(|(spinner, _)| spinner)
             .collect();
         let here = self.k.this;
         for spinner in released {

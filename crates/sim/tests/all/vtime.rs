@@ -87,10 +87,10 @@ fn nice_keeps_its_meaning_to_both_ends_with_the_wait_bounded() {
             let outcome = runs(vec![hog("heavy", heavy), hog("light", light)], 60, policy);
             let part = cpu_ms(&outcome, 2) as f64 / 60_000.0;
             let most = 1.1 * f64::max(ideal, 12.0 / 5_000.0);
-            let who = format!("{policy}, nice {heavy} and {light}: the light task");
-            assert!((0.9 * ideal..most).contains(&part), "{who} has {part:.5}, ideal {ideal:.5}");
+            let case = format!("{policy}, nice {heavy} and {light}: the light task");
+            assert!((0.9 * ideal..most).contains(&part), "{case} has {part:.5}, ideal {ideal:.5}");
             let waited_ms = outcome.observed.tasks[&2].wait_max_ns / MS;
-            assert!(waited_ms < 5_500, "{who} waited for {waited_ms} ms");
+            assert!(waited_ms < 5_500, "{case} waited for {waited_ms} ms");
         }
     }
 }
