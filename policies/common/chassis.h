@@ -47,6 +47,8 @@ struct roles {
 	void (*lost)(s32 cpu);
 	/* No task of this policy runs on a CPU any more. */
 	void (*vacate)(s32 cpu);
+	/* Where the vtime of the task that runs on a CPU is kept. */
+	u64 *(*running_vtime)(s32 cpu);
 	/* A CPU becomes idle, or busy. */
 	void (*update_idle)(s32 cpu, bool idle);
 

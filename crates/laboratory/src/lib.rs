@@ -4,7 +4,6 @@
 //! A paper is data ([`paper`]). [`measure`] runs what its figures need, and their [`kinds`] take them from the outcomes;
 //! [`faults`] are those that a policy has to survive. [`judge`] compares them with their gates; [`show`] prints them.
 
-mod bench;
 mod expand;
 mod experiment;
 mod extremes;

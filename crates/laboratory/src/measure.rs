@@ -9,10 +9,9 @@ use report::stats::{median, quantile};
 use terminal::{Failure, Progress};
 use trace::Outcome;
 
-use crate::bench;
 use crate::experiment::{self, About};
 use crate::kind::{Sample, Setting};
-use crate::kinds::{domains, exact, mixes, neighbours, trials};
+use crate::kinds::{bench, domains, exact, mixes, neighbours, trials};
 use crate::outcomes::of_tasks;
 use crate::paper::{Experiment, Figure, Paper, Sweep};
 use crate::sweep::{self, Point};

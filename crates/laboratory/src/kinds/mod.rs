@@ -4,6 +4,7 @@
 
 pub mod agreement;
 pub mod answers;
+pub mod bench;
 pub mod domains;
 pub mod exact;
 mod experiments;

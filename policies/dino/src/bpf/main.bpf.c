@@ -91,22 +91,12 @@ static __always_inline void send_home(struct task_struct *p, s32 at)
 	}
 }
 
-static __always_inline void started(struct task_struct *p, s32 at)
-{
-	struct dn_cpu *cpu = cpus_of(at);
-
-	if (cpu)
-		cpu->vtime = vtime_common(p);
-}
-
 static __always_inline void vacate(s32 cpu)
 {
 	struct dn_cpu *state = cpus_of(cpu);
 
-	if (!state)
-		return;
-	state->pid = 0;
-	state->vtime = VTIME_IDLE;
+	if (state)
+		state->pid = 0;
 }
 
 void OP(dino_set_cpumask, struct task_struct *p, const struct cpumask *mask)
@@ -123,7 +113,7 @@ static const struct roles roles = {
 	.take = queue_take,
 	.waits = queue_waits,
 	.start = start,
-	.started = started,
+	.running_vtime = running_vtime,
 	.charge = charge,
 	.claim = claim_at_home,
 	.shared_queues = shared_queues,

@@ -80,22 +80,12 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	cpu->counted = count_now(at);
 }
 
-static __always_inline void started(struct task_struct *p, s32 at)
-{
-	struct un_cpu *cpu = cpus_of(at);
-
-	if (cpu)
-		cpu->vtime = vtime_common(p);
-}
-
 static __always_inline void vacate(s32 cpu)
 {
 	struct un_cpu *state = cpus_of(cpu);
 
-	if (!state)
-		return;
-	state->pid = 0;
-	state->vtime = VTIME_IDLE;
+	if (state)
+		state->pid = 0;
 }
 
 void OP(uneven_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
@@ -125,7 +115,7 @@ static const struct roles roles = {
 	.take = queue_take,
 	.waits = queue_waits,
 	.start = start,
-	.started = started,
+	.running_vtime = running_vtime,
 	.charge = charge,
 	.claim = claim_of_kind,
 	.shared_queues = shared_queues,
