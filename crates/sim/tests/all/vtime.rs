@@ -193,9 +193,10 @@ fn the_kernels_own_threads_wait_for_no_crowd() {
             let outcome = runs_beside_hogs(busy.chain([own]).collect(), 30, policy);
             outcome.observed.tasks[&401].wait_max_ns / MS
         });
-        // The real-time tasks have both CPUs for 950 ms of each second.
+        // The real-time tasks have both CPUs for 950 ms of each second. A thread that has waited for eight slices goes
+        // first once a CPU looks, which it does every 250 ms.
         assert!(
-            longest_ms.iter().all(|ms| *ms < 1_200),
+            longest_ms.iter().all(|ms| *ms < 1_000 + 80 + 250),
             "{policy}: it waited for {longest_ms:?} ms"
         );
     }
