@@ -53,16 +53,15 @@ pub fn run(
     let named = std::iter::once(experiment.policies.clone());
     let outside = peers_here(experiment).map(|peer| format!("exec:{peer}"));
     let named: Vec<String> = named.chain(outside).collect();
-    let together = plan(experiment, &named, effort)?.run(progress);
-    if together.is_ok() || named.len() == 1 {
-        let measured = together?;
-        let about = About { kernel: measured.kernel, ..About::default() };
-        return Ok((measured.outcomes, about));
-    }
-    let measured = plan(experiment, &named[..1], effort)?.run(progress)?;
+    let (measured, apart) = match plan(experiment, &named, effort)?.run(progress) {
+        Err(_) if named.len() > 1 => {
+            (plan(experiment, &named[..1], effort)?.run(progress)?, &named[1..])
+        }
+        together => (together?, &[][..]),
+    };
     let mut about = About { kernel: measured.kernel, ..About::default() };
     let mut outcomes = measured.outcomes;
-    for peer in &named[1..] {
+    for peer in apart {
         match plan(experiment, std::slice::from_ref(peer), effort)?.run(progress) {
             Ok(own) => outcomes.extend(own.outcomes),
             Err(failure) => about.failed.push(format!("{peer}: {failure}")),

@@ -106,7 +106,8 @@ pub fn run(arguments: &Request) -> Result<(), Failure> {
         }
         for view in paper.view.iter().filter(|view| wanted.has(&view.name)) {
             let chart = laboratory.chart(view);
-            charts.push(Drawn { paper: &paper.name, name: &view.name, chart });
+            let quick = arguments.quick;
+            charts.push(Drawn { paper: &paper.name, name: &view.name, chart, quick });
             progress.step();
         }
     }
@@ -133,16 +134,15 @@ fn finish(
     charts: &[Drawn],
     changes: &[String],
 ) -> Result<(), Failure> {
-    let quick = arguments.quick;
     let shown = match arguments.json {
-        true => output::print(&show::json(rows, charts, quick)),
-        false => output::print(&show::text(papers, rows, charts, changes, quick)),
+        true => output::print(&show::json(rows, charts)),
+        false => output::print(&show::text(papers, rows, charts, changes, arguments.quick)),
     };
     if arguments.json {
         changes.iter().for_each(|line| output::say(line));
     }
     if let Some(path) = &arguments.report {
-        let page = show::html(papers, rows, charts, changes, (&arguments.command(), quick));
+        let page = show::html(papers, rows, charts, changes, &arguments.command());
         let written = write_report(path, &page, arguments.json);
         output::end(written, Ok(()))?;
     }

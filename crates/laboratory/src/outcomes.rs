@@ -54,6 +54,17 @@ pub fn of_program(outcomes: &[Outcome], program: Option<&str>) -> Vec<Outcome> {
     }
 }
 
+/// The policies of these runs, in the order of the runs.
+pub fn policies<'o>(outcomes: impl IntoIterator<Item = &'o Outcome>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for outcome in outcomes {
+        if !names.contains(&outcome.policy) {
+            names.push(outcome.policy.clone());
+        }
+    }
+    names
+}
+
 /// The same runs as tasks of a name have them: of no others are there waits, CPU time or work.
 pub fn of_tasks(outcomes: &[Outcome], name: Option<&str>) -> Vec<Outcome> {
     let mut own = outcomes.to_vec();

@@ -175,9 +175,9 @@ pub fn said(unit: &str, value: f64) -> String {
 }
 
 /// One array with an object for each figure, then one for each chart.
-pub fn json(rows: &[Row], charts: &[Drawn], quick: bool) -> String {
-    let figures = rows.iter().map(Row::json);
-    let array: Vec<Value> = figures.chain(charts.iter().map(|one| one.json(quick))).collect();
+pub fn json(rows: &[Row], charts: &[Drawn]) -> String {
+    let array: Vec<Value> =
+        rows.iter().map(Row::json).chain(charts.iter().map(Drawn::json)).collect();
     serde_json::to_string_pretty(&array).expect("figures are plain data") + "\n"
 }
 
@@ -189,10 +189,12 @@ pub struct Drawn<'a> {
     pub name: &'a str,
     /// The chart.
     pub chart: Result<Chart, Failure>,
+    /// With `--quick`.
+    pub quick: bool,
 }
 
 impl Drawn<'_> {
-    fn json(&self, quick: bool) -> Value {
+    fn json(&self) -> Value {
         let chart = self.chart.as_ref().ok();
         json!({
             "paper": self.paper,
@@ -202,7 +204,7 @@ impl Drawn<'_> {
             "headings": chart.map(|chart| &chart.headings),
             "rows": chart.map(|chart| &chart.rows),
             "why": self.chart.as_ref().err().map(Failure::to_string),
-            "quick": quick,
+            "quick": self.quick,
             "date": now(),
         })
     }
@@ -320,7 +322,7 @@ pub fn html(
     rows: &[Row],
     charts: &[Drawn],
     changes: &[String],
-    (command, quick): (&str, bool),
+    command: &str,
 ) -> String {
     let date = now();
     let mut body = format!(
@@ -365,7 +367,7 @@ pub fn html(
     }
     body += &format!(
         "<h2>Data</h2>\n<p>{}</p>\n",
-        html::download("repro.json", "application/json", &json(rows, charts, quick))
+        html::download("repro.json", "application/json", &json(rows, charts))
     );
     html::page("Published figures, and ours", &body)
 }
@@ -382,7 +384,12 @@ mod tests {
         let row =
             |failed| Row::new(&papers[0], reported, Ours { failed, ..Ours::default() }, false);
         assert!(row(true).passes(), "it has no gate");
-        let chart = || Drawn { paper: "flsched", name: "a", chart: Err(Failure::run("no end")) };
+        let chart = || Drawn {
+            paper: "flsched",
+            name: "a",
+            chart: Err(Failure::run("no end")),
+            quick: false,
+        };
         assert_eq!(lost(&[row(true), row(false)], &[chart()]), 2);
         assert_eq!(lost(&[row(false)], &[]), 0);
     }

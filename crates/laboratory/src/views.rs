@@ -6,6 +6,7 @@ use report::text::{count, digits, time};
 use serde::Deserialize;
 use trace::FunctionCost;
 
+use crate::outcomes::policies;
 use crate::paper::{Jobs, Quantity};
 use crate::sweep::{Point, SwitchCost, switch_costs};
 
@@ -113,7 +114,7 @@ impl Chart {
 
 /// Draws a view of a sweep's points, at the machine's own costs unless it says otherwise.
 pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
-    let policies = policies(points);
+    let policies = policies(points.iter().flat_map(|point| &point.outcomes));
     let shown: Vec<&Point> = points.iter().filter(|point| point.costs == 0).collect();
     let mut chart = Chart::of(view);
     match &view.shown {
@@ -138,16 +139,7 @@ pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
     chart
 }
 
-fn policies(points: &[Point]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for outcome in points.iter().flat_map(|point| &point.outcomes) {
-        if !names.contains(&outcome.policy) {
-            names.push(outcome.policy.clone());
-        }
-    }
-    names
-}
-
+/// A quantity for a cell of a table.
 pub fn show(quantity: Quantity, value: Option<f64>) -> String {
     match value {
         None => "–".into(),

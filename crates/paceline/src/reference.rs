@@ -176,19 +176,24 @@ fn one_chart(chart: &Value) -> String {
     };
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let headings = cells(&chart["headings"]);
-    let text = |key: &str| chart[key].as_str().unwrap_or("–").to_string();
-    let quick = if chart["quick"] == true { ", quick" } else { "" };
-    let day = text("date").split('T').next().unwrap_or_default().to_string();
+    let text = |key: &str| chart[key].as_str().unwrap_or("–");
     let mut page = format!(
-        "\n### {}\n\n{} Measured {day}{quick}: `{}`.\n\n",
+        "\n### {}\n\n{} Measured {}: `{}`.\n\n",
         text("title"),
         text("note"),
+        when(chart),
         text("name")
     );
     page += &line(headings.clone());
     page += &format!("|{}\n", "---|".repeat(headings.len()));
     let rows = chart["rows"].as_array().into_iter().flatten();
     page + &rows.map(|row| line(cells(row))).collect::<String>()
+}
+
+/// The day on which a figure or a chart was measured, and whether with `--quick`.
+fn when(one: &Value) -> String {
+    let day = one["date"].as_str().unwrap_or("–").split('T').next().unwrap_or_default();
+    format!("{day}{}", if one["quick"] == true { ", quick" } else { "" })
 }
 
 fn one_figure(figure: &Value) -> String {
@@ -205,11 +210,10 @@ fn one_figure(figure: &Value) -> String {
         (true, Some(false)) => "**missed**",
         (true, None) => "not judged",
     };
-    let quick = if figure["quick"] == true { ", quick" } else { "" };
-    let (ground, date) = (text("ground"), text("date"));
+    let ground = text("ground");
     let measured = match &*ground {
         "none" => "by a test, or not at all".to_string(),
-        ground => format!("{ground}, {}{quick}", date.split('T').next().unwrap_or_default()),
+        ground => format!("{ground}, {}", when(figure)),
     };
     format!(
         "| {} | {} | {}{range} | {} | {verdict} | {measured} | `{}` |\n",

@@ -12,7 +12,7 @@ use trace::Outcome;
 
 use crate::experiment::peers_here;
 use crate::measure::Laboratory;
-use crate::outcomes::{bare, ratios, values};
+use crate::outcomes::{bare, policies, ratios, values};
 use crate::paper::{Experiment, Quantity};
 use crate::views::{Chart, View, show};
 
@@ -33,15 +33,9 @@ pub fn chart(view: &View, experiments: &[String], lab: &mut Laboratory) -> Resul
     let columns = COLUMNS.iter().map(|(_, heading)| heading.to_string());
     chart.headings =
         ["load", "policy", "speed"].map(String::from).into_iter().chain(columns).collect();
-    let (mut labels, mut loads): (Vec<String>, Vec<Load>) = (Vec::new(), Vec::new());
-    let mut kernels = BTreeSet::new();
+    let (mut loads, mut kernels) = (Vec::new(), BTreeSet::new());
     for name in experiments {
         let load = Load::of(name, lab)?;
-        for label in &load.policies {
-            if !labels.contains(label) {
-                labels.push(label.clone());
-            }
-        }
         chart.rows.extend(load.rows());
         let about = lab.about(name);
         kernels.extend(about.kernel);
@@ -49,6 +43,7 @@ pub fn chart(view: &View, experiments: &[String], lab: &mut Laboratory) -> Resul
         chart.note += &failed.collect::<String>();
         loads.push(load);
     }
+    let labels = policies(loads.iter().flat_map(|load: &Load| &load.outcomes));
     let cells = loads.iter().map(|load| {
         let speeds = labels.iter().map(|label| load.speed(label)).collect();
         (load.name.clone(), speeds)
@@ -76,13 +71,7 @@ impl Load {
     fn of(name: &str, lab: &mut Laboratory) -> Result<Self, Failure> {
         let outcomes = lab.watched(name)?;
         let by_work = lab.experiment(name)?.watched.is_some();
-        let mut policies: Vec<String> = Vec::new();
-        for outcome in &outcomes {
-            if !policies.contains(&outcome.policy) {
-                policies.push(outcome.policy.clone());
-            }
-        }
-        Ok(Load { name: name.to_string(), by_work, policies, outcomes })
+        Ok(Load { name: name.to_string(), by_work, policies: policies(&outcomes), outcomes })
     }
 
     /// Above 1: faster than the first policy.
