@@ -11,6 +11,8 @@
 #include "cpus.h"
 #include "exit.h"
 
+#define VTIME_IDLE 0 /* no task has this vtime */
+
 struct roles {
 	/* Order: which task is next. In policies by virtual time. */
 
@@ -47,7 +49,7 @@ struct roles {
 	void (*lost)(s32 cpu);
 	/* No task of this policy runs on a CPU any more. */
 	void (*vacate)(s32 cpu);
-	/* Where the vtime of the task that runs on a CPU is kept. */
+	/* Where the vtime of the task that runs on a CPU is kept; VTIME_IDLE: none. */
 	u64 *(*running_vtime)(s32 cpu);
 	/* A CPU becomes idle, or busy. */
 	void (*update_idle)(s32 cpu, bool idle);
@@ -81,6 +83,16 @@ static const struct roles roles;
 		if (roles.role)           \
 			roles.role(args); \
 	})
+
+/* The policy has no task on a CPU any more. */
+static __always_inline void vacate_cpu(s32 cpu)
+{
+	u64 *vtime = roles.running_vtime ? roles.running_vtime(cpu) : NULL;
+
+	if (vtime)
+		*vtime = VTIME_IDLE;
+	CALL(vacate, cpu);
+}
 
 static __always_inline bool queues_used(void)
 {
@@ -127,7 +139,7 @@ void OP(chassis_update_idle, s32 cpu, bool idle)
 /* A real-time or deadline task takes the CPU: re-enqueues the tasks waiting there, elsewhere. */
 void OP(chassis_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	CALL(vacate, cpu);
+	vacate_cpu(cpu);
 	CALL(lose, cpu, args);
 	lose_cpu(cpu);
 	if (roles.lost)
@@ -152,7 +164,7 @@ void OP(chassis_cpu_offline, s32 cpu)
 	set_cpu_gone(cpu, true);
 	hand_back(cpu);
 	CALL(count_cpus);
-	CALL(vacate, cpu);
+	vacate_cpu(cpu);
 }
 
 /* In the kernel's dump of a policy that it unloads: what a CPU that is not idle waits for. */

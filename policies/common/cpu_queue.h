@@ -16,6 +16,12 @@ static __always_inline u64 shared_queue(u32 number)
 	return MAX_CPUS + number;
 }
 
+/* Whether several CPUs share a DSQ. */
+static __always_inline bool is_shared(u64 queue)
+{
+	return queue >= MAX_CPUS;
+}
+
 /* In init. */
 static __always_inline s32 create_queues(u32 shared)
 {

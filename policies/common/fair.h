@@ -11,15 +11,6 @@
 #include "task_table.h"
 #include "vtime.h"
 
-/* Notes the vtime of the task that runs on a CPU, for preempt.h. */
-static __always_inline void note_vtime(s32 cpu, u64 vtime)
-{
-	u64 *running = roles.running_vtime ? roles.running_vtime(cpu) : NULL;
-
-	if (running)
-		*running = vtime;
-}
-
 s32 OP(fair_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 cpu = roles.claim(p, prev_cpu, wake_flags);
@@ -46,8 +37,7 @@ void OP(fair_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	regain_cpu(cpu, true);
-	CALL(vacate, cpu);
-	note_vtime(cpu, VTIME_IDLE);
+	vacate_cpu(cpu);
 	CALL(idle, cpu);
 }
 
@@ -58,12 +48,13 @@ void OP(fair_dispatch, s32 cpu, struct task_struct *prev)
 void OP(fair_running, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
+	u64 *running = roles.running_vtime ? roles.running_vtime(cpu) : NULL, vtime;
 
 	CALL(start, p, cpu);
 	note_idle_task(cpu, task_is_idle(p));
-	vtime_start(p, knob_slice_ns);
-	if (roles.running_vtime)
-		note_vtime(cpu, vtime_common(p));
+	vtime = vtime_start(p, knob_slice_ns);
+	if (running)
+		*running = vtime;
 	CALL(started, p, cpu);
 }
 

@@ -7,8 +7,16 @@
 
 #define WAKEUP_NS 1000000LL /* how far ahead a woken task has to be to preempt */
 
-/* The policy's: the vtime of the task that runs on a CPU, or VTIME_IDLE; NULL: no such CPU. */
-static __always_inline u64 *running_vtime(s32 cpu);
+/*
+ * Where the vtime of the task that runs on a CPU is kept: in `vtime` of the policy's table of CPUs.
+ * VTIME_IDLE: no task runs there. NULL: there is no such CPU.
+ */
+static __always_inline u64 *running_vtime(s32 cpu)
+{
+	__auto_type state = cpus_of(cpu);
+
+	return state ? &state->vtime : NULL;
+}
 
 /* The policy's: how far ahead of it a task of that queue has to be before the CPU takes it. */
 static __always_inline s64 preempt_margin(s32 cpu, u64 queue);
@@ -43,14 +51,20 @@ __noinline s32 preempt_victim(u64 queue, u64 vtime, u32 anywhere)
 	return victim;
 }
 
-/* In enqueue: p has just been queued with this vtime. */
-static __always_inline void preempt_for(struct task_struct *p, u64 queue, u64 vtime, u64 enq_flags)
+/* In enqueue: whether p has just woken, and may preempt others. */
+static __always_inline bool may_preempt(const struct task_struct *p, u64 enq_flags)
 {
-	s32 victim;
+	return enq_flags & SCX_ENQ_WAKEUP && task_preempts(p);
+}
 
-	if (!(enq_flags & SCX_ENQ_WAKEUP) || !task_preempts(p))
-		return;
-	victim = preempt_victim(queue, vtime, goes_anywhere(p));
+/*
+ * In enqueue: a task that may preempt has just been queued with this vtime. `anywhere`: any CPU
+ * that takes from the queue may run it.
+ */
+static __always_inline void preempt_for(u64 queue, u64 vtime, bool anywhere)
+{
+	s32 victim = preempt_victim(queue, vtime, anywhere);
+
 	if (victim >= 0)
 		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 }

@@ -11,7 +11,6 @@
 #include "waiting_cpus.h"
 
 #define VTIME_BEGINS (1ULL << 40) /* so that no task has 0 */
-#define VTIME_IDLE   0 /* the vtime of a CPU without a task */
 #define VTIME_LEAD   (1ULL << 36) /* how far before now urgent tasks queue */
 #define VTIME_LAG    (1ULL << 36) /* a SCHED_IDLE task is queued so far behind all others */
 
@@ -319,24 +318,26 @@ static __always_inline bool vtime_is_early(struct task_struct *p, const struct t
 
 /*
  * In running. CPUs do this concurrently and without a lock: an update of vtime_now may be lost, and
- * the next start makes up for it.
+ * the next start makes up for it. Returns p's vtime by the common clock, for comparison with that
+ * of other tasks.
  */
-static __always_inline void vtime_start(struct task_struct *p, u64 slice_ns)
+static __always_inline u64 vtime_start(struct task_struct *p, u64 slice_ns)
 {
 	u64 now = scx_bpf_now();
 	bool early = vtime_is_early(p, task_slots_of(p), now);
 	u64 started = vtime_catch_up(p, p->scx.dsq_vtime, slice_ns);
-	u64 stood_ns = elapsed_ns(vtime_moved_ns, now);
+	u64 stood_ns = elapsed_ns(vtime_moved_ns, now), vtime = started + vtime_lag(p);
 
 	if (early)
-		return;
+		return vtime;
 	if (vtime_ahead(started) > 0)
 		vtime_now = started;
 	else if (stood_ns < slice_ns || vtime_ahead(started) <= -2 * (s64)slice_ns)
-		return;
+		return vtime;
 	else if (stood_ns < VTIME_STOOD_NS)
 		vtime_now += stood_ns / VTIME_CREEPS;
 	vtime_moved_ns = now;
+	return vtime;
 }
 
 /*

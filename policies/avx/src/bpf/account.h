@@ -220,7 +220,6 @@ static __always_inline void account_start(struct task_struct *p, s32 at)
 	if (!cpu)
 		return;
 	cpu->since_ns = scx_bpf_now();
-	cpu->vtime = vtime_common(p);
 	if (counts_wanted())
 		take_active(at, cpu, cpu->since_ns, cpu->since_ns);
 	if (knob_detect == DETECT_SAVED) {

@@ -53,14 +53,6 @@ static __always_inline void update_idle(s32 cpu, bool idle)
 		model_run(cpu, 0, active_cores(cpu));
 }
 
-static __always_inline void vacate(s32 cpu)
-{
-	struct avx_cpu *state = cpus_of(cpu);
-
-	if (state)
-		state->vtime = VTIME_IDLE;
-}
-
 static __always_inline void lose(s32 cpu, struct scx_cpu_release_args *args)
 {
 	struct avx_cpu *state = cpus_of(cpu);
@@ -91,7 +83,7 @@ static const struct roles roles = {
 	.charge = account,
 	.claim = place_idle_near,
 	.lose = lose,
-	.vacate = vacate,
+	.running_vtime = running_vtime,
 	.update_idle = update_idle,
 	.enter = enter,
 	.init = init,

@@ -22,13 +22,6 @@ static __always_inline s32 queue_for(struct task_struct *p)
 	return cpu_takes(p, own) ? own : cpu_queue_shortest(p);
 }
 
-static __always_inline u64 *running_vtime(s32 cpu)
-{
-	struct avx_cpu *state = cpus_of(cpu);
-
-	return state ? &state->vtime : NULL;
-}
-
 /*
  * A CPU other than the queue's takes a task only if it is a slice ahead [queue_least], or not at
  * all [queue_balanced].
@@ -47,7 +40,8 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 
 	if (place_kick_idle(p))
 		return;
-	preempt_for(p, queue, vtime, enq_flags);
+	if (may_preempt(p, enq_flags))
+		preempt_for(queue, vtime, goes_anywhere(p));
 	cpu_queue_kick(p, queue);
 }
 

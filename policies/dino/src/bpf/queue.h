@@ -203,13 +203,6 @@ static __always_inline u32 domain_for(struct task_struct *p, s32 home, u64 enq_f
 	return best;
 }
 
-static __always_inline u64 *running_vtime(s32 cpu)
-{
-	struct dn_cpu *state = cpus_of(cpu);
-
-	return state ? &state->vtime : NULL;
-}
-
 /* While it has a task, a CPU takes from its own queue and from its domain's. */
 static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 {
@@ -222,7 +215,8 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
  * Finds a CPU that comes for the queued task p: an idle one, one that runs a SCHED_IDLE task, or
  * one of the domain whose task belongs elsewhere. Whether there is one.
  */
-static __always_inline bool wake_cpu_for(struct task_struct *p, s32 cpu, s32 home, u32 domain)
+static __always_inline bool wake_cpu_for(struct task_struct *p, u64 queue, s32 cpu, s32 home,
+					 u32 domain)
 {
 	s32 idle;
 
@@ -233,7 +227,7 @@ static __always_inline bool wake_cpu_for(struct task_struct *p, s32 cpu, s32 hom
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 		return true;
 	}
-	if (goes_anywhere(p) ? domain_preempt_idle(p, cpu, domain) : preempt_idle_task(p, cpu))
+	if (is_shared(queue) ? domain_preempt_idle(p, cpu, domain) : preempt_idle_task(p, cpu))
 		return true;
 	return (home != NO_DOMAIN && domain_clear(domain)) || place_kick_idle(p);
 }
@@ -259,9 +253,10 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	 */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
-	if (wake_cpu_for(p, cpu, home, domain))
+	if (wake_cpu_for(p, queue, cpu, home, domain))
 		return;
-	preempt_for(p, queue, vtime, enq_flags);
+	if (may_preempt(p, enq_flags))
+		preempt_for(queue, vtime, true);
 	if (p->nr_cpus_allowed != 1)
 		cpu_queue_kick(p, cpu);
 }

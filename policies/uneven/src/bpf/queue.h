@@ -14,13 +14,6 @@ static __always_inline u64 queue_of_kind(u32 kind)
 	return shared_queue(kind);
 }
 
-static __always_inline u64 *running_vtime(s32 cpu)
-{
-	struct un_cpu *state = cpus_of(cpu);
-
-	return state ? &state->vtime : NULL;
-}
-
 /* A CPU takes a task of another kind if it is a slice behind [queue_take]. */
 static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 {
@@ -48,7 +41,8 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	if (victim >= 0)
 		scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 	else if (queue != (u64)cpu || !preempt_idle_task(p, cpu)) {
-		preempt_for(p, queue, vtime, enq_flags);
+		if (may_preempt(p, enq_flags))
+			preempt_for(queue, vtime, true);
 		cpu_queue_kick(p, cpu);
 	}
 }
