@@ -21,7 +21,7 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 		return WAKEUP_NS;
 	if (queue == queue_of_kind(cpu_kind(cpu)))
 		return (s64)(knob_slice_ns / 2);
-	return queue < MAX_CPUS ? S64_MAX : (s64)(3 * knob_slice_ns / 2);
+	return is_shared(queue) ? (s64)(3 * knob_slice_ns / 2) : S64_MAX;
 }
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
