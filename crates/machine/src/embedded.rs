@@ -5,6 +5,8 @@ use crate::CpuSet;
 use crate::machine::{Cpu, Machine, MachineError, PLAIN};
 
 const EMBEDDED: &[(&str, &str)] = &[
+    ("arm-2x12", include_str!("../../../machines/arm-2x12.toml")),
+    ("core-ultra-28w", include_str!("../../../machines/core-ultra-28w.toml")),
     ("core-ultra-255h", include_str!("../../../machines/core-ultra-255h.toml")),
     ("die-8", include_str!("../../../machines/die-8.toml")),
     ("icount-1", include_str!("../../../machines/icount-1.toml")),
@@ -18,6 +20,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("power-8", include_str!("../../../machines/power-8.toml")),
     ("tensor-g1", include_str!("../../../machines/tensor-g1.toml")),
     ("xeon-5160-2s", include_str!("../../../machines/xeon-5160-2s.toml")),
+    ("xeon-6248-avx", include_str!("../../../machines/xeon-6248-avx.toml")),
     ("xeon-6248-snc", include_str!("../../../machines/xeon-6248-snc.toml")),
     ("xeon-e5-2699", include_str!("../../../machines/xeon-e5-2699.toml")),
     ("xeon-gold-6130", include_str!("../../../machines/xeon-gold-6130.toml")),

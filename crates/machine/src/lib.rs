@@ -43,7 +43,9 @@ pub use factors::{Factors, factors};
 pub use frequency::{Frequency, Power, Turbo};
 pub use kinds::Kinds;
 pub use license::{LEVELS, License, LicenseLaw, Phase};
-pub use machine::{Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks};
+pub use machine::{
+    Capacities, Cpu, Distance, Each, Housekeeper, LockKind, Machine, MachineError, Ticks,
+};
 pub use memory::{MEMORY, Memory};
 pub use observed::{Amount, Observation};
 pub use paths::{Path, PathId, Paths};

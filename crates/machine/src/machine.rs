@@ -25,6 +25,18 @@ pub struct Cpu {
     pub core_type: u16,
 }
 
+/// Whether the kernel of a machine with kinds of cores knows their rates, from a device tree or a driver
+/// (`arch_scale_cpu_capacity`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Capacities {
+    /// It takes all cores to be alike, as where a user has set their clocks.
+    #[default]
+    Hidden,
+    /// It knows them.
+    Told,
+}
+
 /// How spinlocks of the kernel on this machine hand over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -106,6 +118,8 @@ pub struct Machine {
     pub lock: LockKind,
     /// How its kernel schedules ticks.
     pub ticks: Ticks,
+    /// Whether its kernel knows that cores differ.
+    pub capacities: Capacities,
     /// Its kernel's own threads.
     pub housekeepers: Vec<Housekeeper>,
     /// Its costs.

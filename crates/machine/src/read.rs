@@ -10,7 +10,7 @@ use toml::Spanned;
 use crate::CpuSet;
 use crate::costs::{CostName, Table};
 use crate::fabric::{Fabric, Links};
-use crate::machine::{Cpu, Each, Housekeeper, LockKind, Machine, MachineError, Ticks};
+use crate::machine::{Capacities, Cpu, Each, Housekeeper, LockKind, Machine, MachineError, Ticks};
 use crate::observed::Observation;
 use crate::places::{Rows, placed};
 use crate::quantity::{Quantity, Stated};
@@ -105,6 +105,7 @@ enum Numbering {
 struct Kernel {
     lock: Quantity<LockKind>,
     ticks: Option<Quantity<Ticks>>,
+    capacities: Option<Quantity<Capacities>>,
 }
 
 /// Kernel threads of one kind.
@@ -173,6 +174,7 @@ fn machine(text: &str, path: &str) -> Result<Machine, MachineError> {
         core_rates,
         lock: file.kernel.lock.value,
         ticks: file.kernel.ticks.map_or(Ticks::Apart, |ticks| ticks.value),
+        capacities: file.kernel.capacities.map_or(Capacities::Hidden, |given| given.value),
         housekeepers: housekeepers(&source, file.housekeeping)?,
         costs,
         paths: lengths(&source, file.paths)?,

@@ -31,10 +31,10 @@ impl Avg {
         Avg { at_ns: now_ns, load: weight as f64, ..Avg::default() }
     }
 
-    /// The initial estimate for a new task of this weight, on a runqueue with average `rq`
+    /// The initial estimate for a new task of this weight, on a runqueue with average `rq` and a CPU of this capacity
     /// (`post_init_entity_util_avg`).
-    pub fn guess(&mut self, rq: &Avg, weight: u64) {
-        let room = (1024.0 - rq.util) / 2.0;
+    pub fn guess(&mut self, rq: &Avg, weight: u64, capacity: f64) {
+        let room = (capacity - rq.util) / 2.0;
         if room > 0.0 {
             let like_others = rq.util * weight as f64 / (rq.load + 1.0);
             self.util = if rq.util < 1.0 { room } else { like_others.min(room) };
@@ -45,10 +45,24 @@ impl Avg {
     /// Advances to `now_ns`: meanwhile `runnable` tasks of `weight` together were runnable, and one was running or
     /// none.
     pub fn update(&mut self, now_ns: u64, weight: u64, runnable: usize, running: bool) {
+        self.update_at(1.0, now_ns, weight, runnable, running);
+    }
+
+    /// The same on a CPU that is busy and has `rate` of the greatest capacity: time passes by so much more slowly, so
+    /// that a task's utilisation is the same on all CPUs (`update_rq_clock_pelt`).
+    pub fn update_at(
+        &mut self,
+        rate: f64,
+        now_ns: u64,
+        weight: u64,
+        runnable: usize,
+        running: bool,
+    ) {
         if now_ns <= self.at_ns {
             return;
         }
-        let left = decay(now_ns - self.at_ns);
+        let passed_ns = now_ns - self.at_ns;
+        let left = decay(if rate == 1.0 { passed_ns } else { (passed_ns as f64 * rate) as u64 });
         let util = if running { 1024.0 } else { 0.0 };
         self.load = self.load * left + weight as f64 * (1.0 - left);
         self.util = self.util * left + util * (1.0 - left);
@@ -161,7 +175,7 @@ mod tests {
     fn a_new_task_is_taken_for_half_of_what_is_left_or_one_like_the_others() {
         let guessed = |util, load| {
             let mut new = Avg::new(0, 1024);
-            new.guess(&Avg { util, load, ..Avg::default() }, 1024);
+            new.guess(&Avg { util, load, ..Avg::default() }, 1024, 1024.0);
             new.util
         };
         assert_eq!(guessed(0.0, 0.0), 512.0);

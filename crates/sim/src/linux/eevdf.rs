@@ -7,13 +7,14 @@
 //! Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE, RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION,
 //! TTWU_QUEUE, SIS_UTIL, UTIL_EST, NI_RANDOM, NI_RATE, HRTICK (slices end on time and not at a tick, as observed in
 //! 7.2); NEXT_BUDDY off. With lazy preemption a task gives way when it next leaves the kernel, for a tick at the
-//! latest, and other CPUs are not interrupted for it. Not modelled: groups, bandwidth, misfit and asymmetric CPUs,
-//! preferred nodes and caches (`llc_balancing` of 7.2).
+//! latest, and other CPUs are not interrupted for it. Cores of different capacity are in
+//! `eevdf_capacity`. Not modelled: groups, bandwidth, preferred nodes and caches (`llc_balancing` of 7.2).
 
 use machine::{Machine, Paths};
 use workload::Fair;
 
 use super::domains::Domains;
+use super::eevdf_capacity::Capacity;
 use super::eevdf_queue::{Entity, Placing, Queue};
 use super::newidle::NewIdle;
 use crate::account::Func;
@@ -57,6 +58,8 @@ pub(super) struct Rq {
     pub runnable: usize,
     /// SCHED_IDLE tasks among those (`h_nr_idle`).
     pub runnable_idle: usize,
+    /// The load of its running task if that has too little room here (`misfit_task_load`); 0: it has enough.
+    pub misfit_load: f64,
     /// The line of counters that other CPUs read.
     pub line: Line,
     pub idle_since_ns: Option<u64>,
@@ -158,6 +161,7 @@ pub struct Eevdf {
     pub(super) habits: Vec<Habit>,
     pub(super) rqs: Vec<Rq>,
     pub(super) domains: Domains,
+    pub(super) capacity: Capacity,
     /// By cache: CPUs that a search for an idle one may look at (`nr_idle_scan`).
     pub(super) idle_scan: Vec<usize>,
     pub(super) nohz_next_ns: u64,
@@ -177,6 +181,7 @@ impl Eevdf {
             estimated: 0.0,
             runnable: 0,
             runnable_idle: 0,
+            misfit_load: 0.0,
             line: Line::new(cpu),
             idle_since_ns: None,
             idle_stamp_ns: 0,
@@ -203,6 +208,7 @@ impl Eevdf {
             entities: Vec::new(),
             habits: Vec::new(),
             rqs: (0..machine.cpus.len()).map(rq).collect(),
+            capacity: Capacity::new(machine, &domains),
             domains,
             idle_scan: vec![CPUS_MANY; caches],
             nohz_next_ns: 0,
@@ -266,16 +272,23 @@ impl Eevdf {
     pub(super) fn update_load(&mut self, k: &mut Kernel, cpu: CpuId, task: Option<TaskId>) {
         k.call(self.func.update_load_avg);
         let now_ns = k.now_ns();
+        let rate = self.busy_rate(cpu);
         let rq = &mut self.rqs[cpu];
         let load = rq.queue.load(&self.entities) as u64;
-        rq.avg.update(now_ns, load, rq.runnable, rq.queue.curr.is_some());
+        rq.avg.update_at(rate, now_ns, load, rq.runnable, rq.queue.curr.is_some());
         if let Some(task) = task {
             let entity = &self.entities[task];
             let weight = if entity.on_rq { entity.weight as u64 } else { 0 };
             let waits = entity.on_rq && !entity.delayed;
             let runs = rq.queue.curr == Some(task);
-            self.habits[task].avg.update(now_ns, weight, usize::from(waits), runs);
+            let rate = if entity.on_rq { rate } else { 1.0 };
+            self.habits[task].avg.update_at(rate, now_ns, weight, usize::from(waits), runs);
         }
+    }
+
+    /// How fast time passes for a CPU's averages: more slowly while a CPU of less capacity is busy.
+    pub(super) fn busy_rate(&self, cpu: CpuId) -> f64 {
+        if self.rqs[cpu].queue.curr.is_some() { self.capacity.rate(cpu) } else { 1.0 }
     }
 
     /// A task's load leaves the CPU it was on, and joins `cpu`'s.
@@ -501,7 +514,8 @@ impl Class for Eevdf {
             let placing = if initial { Placing::Initial } else { Placing::Back };
             if initial {
                 let weight = u64::from(k.tasks[task].weight());
-                self.habits[task].avg.guess(&self.rqs[cpu].avg, weight);
+                let capacity = self.capacity.of[cpu];
+                self.habits[task].avg.guess(&self.rqs[cpu].avg, weight, capacity);
             }
             self.attach(k, cpu, task, placing);
         }
@@ -591,6 +605,7 @@ impl Class for Eevdf {
         k.enter(self.func.set_next);
         self.update_load(k, cpu, Some(next));
         self.rqs[cpu].queue.set_next(&mut self.entities, next);
+        self.note_misfit(k, cpu, next);
         k.tasks[next].exec_start_ns = k.rq_clock_ns();
         self.arm_slice_end(k, cpu);
         k.leave();
@@ -598,7 +613,10 @@ impl Class for Eevdf {
 
     fn idle(&mut self, k: &mut Kernel, cpu: CpuId, idle: bool, entered: bool) {
         match idle {
-            true if entered => self.rqs[cpu].idle_stamp_ns = k.now_ns(),
+            true if entered => {
+                self.rqs[cpu].idle_stamp_ns = k.now_ns();
+                self.rqs[cpu].misfit_load = 0.0;
+            }
             true => {}
             false => self.idle_ended(k, cpu),
         }
@@ -611,6 +629,7 @@ impl Class for Eevdf {
         }
         self.update_curr(k, cpu);
         self.update_load(k, cpu, Some(curr));
+        self.note_misfit(k, cpu, curr);
         k.leave();
     }
 

@@ -5,6 +5,7 @@ use machine::CpuSet;
 
 use super::domains::Level;
 use super::eevdf::{Eevdf, Habit, MIGRATION_COST_NS};
+use super::eevdf_capacity::greater;
 use super::eevdf_group::{Group, Kind, numa_imbalance};
 use crate::class::Class;
 use crate::ids::{CpuId, TaskId};
@@ -25,6 +26,8 @@ enum Pull {
     Tasks(usize),
     Load(f64),
     Util(f64),
+    /// One task that has too little room where it runs.
+    Misfit,
 }
 
 /// A pass of a CPU over one of its domains: `struct lb_env`.
@@ -124,10 +127,13 @@ impl Eevdf {
             self.rebalance(k, cpu, Idle::Not);
         }
         // `nohz_balancer_kick`: there are tasks to move here, or perhaps under this cache.
-        let kicks = self.nr_running(cpu) >= 2
-            || self.domains.cache(cpu).is_some_and(|cache| {
+        let near = || {
+            self.domains.cache(cpu).is_some_and(|cache| {
                 cache.span.iter().filter(|other| !k.cpus[*other].idle()).count() > 1
-            });
+            })
+        };
+        let kicks = self.nr_running(cpu) >= 2
+            || if self.capacity.any { self.has_misfit(cpu) } else { near() };
         if kicks && k.now_ns() >= self.nohz_next_ns {
             let sleeper = k.online.iter().find(|other| k.sleeps(*other));
             if let Some(sleeper) = sleeper {
@@ -264,7 +270,8 @@ impl Eevdf {
         let tries = self.tries(env.domain);
         let state = &mut self.rqs[to].balance[level];
         let failed = state.failed + u32::from(idle != Idle::Newly);
-        if !matches!(pull, Pull::Tasks(_)) || failed <= tries + 2 {
+        let tried = matches!(pull, Pull::Tasks(_)) && failed > tries + 2;
+        if !tried && pull != Pull::Misfit {
             return Came::Pulled(0);
         }
         let Some(curr) = k.cpus[from].curr.filter(|curr| !k.tasks[*curr].realtime.yes()) else {
@@ -311,13 +318,20 @@ impl Eevdf {
             .collect();
         self.update_idle_scan(k, cpu, domain, &stats, idle);
         if self.domains.around(cpu).last() == Some(&domain) {
-            self.overloaded = k.online.iter().any(|cpu| self.nr_running(cpu) > 1);
+            let overloaded = |cpu| self.nr_running(cpu) > 1 || self.rqs[cpu].misfit_load > 0.0;
+            self.overloaded = k.online.iter().any(overloaded);
         }
         let own = groups.iter().position(|group| group.has(cpu))?;
         let local = stats[own];
         let mut busiest: Option<Group> = None;
+        let here = self.capacity_of(k, cpu);
         for (at, group) in stats.iter().enumerate() {
-            if at != own && group.nr > 0 && busiest.is_none_or(|known| group.busier(&known)) {
+            let helps = !self.capacity.differs[domain] || helps(group, &local, here);
+            if at != own
+                && group.nr > 0
+                && helps
+                && busiest.is_none_or(|known| group.busier(&known))
+            {
                 busiest = Some(*group);
             }
         }
@@ -328,7 +342,9 @@ impl Eevdf {
         let siblings = sibling_imbalance(k, idle, &local, &busiest);
         // All domains that are a group of another have SD_PREFER_SIBLING.
         let uneven = busiest.weight > 1 && local.kind == Kind::HasSpare && siblings > 1;
-        let balanced = if local.kind > busiest.kind {
+        let balanced = if busiest.kind == Kind::Misfit {
+            false
+        } else if local.kind > busiest.kind {
             true
         } else if local.kind == Kind::Overloaded {
             local.avg_load() >= busiest.avg_load()
@@ -360,6 +376,9 @@ impl Eevdf {
         idle: Idle,
     ) -> Pull {
         let level = self.domains.all[domain].level;
+        if busiest.kind == Kind::Misfit {
+            return Pull::Misfit;
+        }
         if local.kind == Kind::HasSpare {
             if busiest.kind > Kind::FullyBusy && level > Level::Cache {
                 let room = local.capacity.max(local.util) - local.util;
@@ -418,14 +437,17 @@ impl Eevdf {
     ) -> Option<CpuId> {
         let pct = self.imbalance_pct(env.domain) as f64;
         let mut best: Option<(f64, CpuId)> = None;
+        let here = self.capacity_of(k, env.to);
         for other in group.iter().filter(|other| *other != env.to) {
             k.call(self.func.busiest_queue);
+            let capacity = self.capacity_of(k, other);
+            let slower = self.capacity.differs[env.domain] && !greater(here, capacity);
             let rq = &mut self.rqs[other];
             k.read(&mut rq.line);
-            let capacity = k.capacity_left(other);
             // A single task is taken if it would do as well here, or shares its CPU with real-time tasks.
             let busy = match pull {
-                _ if rq.runnable == 0 => continue,
+                _ if rq.runnable == 0 || slower && rq.runnable == 1 => continue,
+                Pull::Misfit => rq.misfit_load,
                 Pull::Tasks(_) => rq.runnable as f64,
                 Pull::Load(most)
                     if rq.runnable == 1 && rq.avg.load > most && capacity * pct >= 102_400.0 =>
@@ -458,7 +480,11 @@ impl Eevdf {
         for task in tasks.into_iter().take(NR_MIGRATE) {
             k.call(self.func.move_task);
             let failed = self.rqs[to].balance[level].failed;
-            if !self.can_migrate(k, task, from, env) || !fits(&mut left, &self.habits[task], failed)
+            // `detach_tasks`: a task that has room enough stays.
+            let stays = left == Pull::Misfit && self.has_room(k, from, task);
+            if stays
+                || !self.can_migrate(k, task, from, env)
+                || !fits(&mut left, &self.habits[task], failed)
             {
                 continue;
             }
@@ -540,6 +566,17 @@ fn sibling_imbalance(k: &Kernel, idle: Idle, local: &Group, busiest: &Group) -> 
     if each <= 1 && local.nr == 0 && busiest.nr > 1 { 2 } else { each }
 }
 
+/// Whether a CPU of capacity `here`, in group `local`, helps a group whose CPUs differ from it (`update_sd_pick_busiest`):
+/// with a task that has too little room only if there is more here, and with no more than a task for each CPU only if
+/// there is not less.
+fn helps(group: &Group, local: &Group, here: f64) -> bool {
+    match group.kind {
+        Kind::Misfit => greater(here, group.most) && local.kind == Kind::HasSpare,
+        Kind::HasSpare | Kind::FullyBusy => !greater(group.least, here),
+        Kind::Overloaded => true,
+    }
+}
+
 /// Whether a task fits in the amount still to be moved; subtracts it.
 fn fits(left: &mut Pull, habit: &Habit, failed: u32) -> bool {
     let (avg, util_of) = (&habit.avg, habit.estimate.of(&habit.avg));
@@ -557,6 +594,7 @@ fn fits(left: &mut Pull, habit: &Habit, failed: u32) -> bool {
             *util -= util_of;
             true
         }
+        Pull::Misfit => true,
         _ => false,
     }
 }
@@ -566,6 +604,7 @@ fn done(left: Pull) -> bool {
         Pull::Tasks(tasks) => tasks == 0,
         Pull::Load(load) => load <= 0.0,
         Pull::Util(util) => util <= 0.0,
+        Pull::Misfit => true,
     }
 }
 

@@ -19,6 +19,8 @@ const NUMA_IMBALANCE_MIN: usize = 2;
 pub(super) enum Kind {
     HasSpare,
     FullyBusy,
+    /// A task has too little room on its CPU, or would have on each of these.
+    Misfit,
     Overloaded,
 }
 
@@ -33,8 +35,13 @@ pub(super) struct Group {
     pub load: f64,
     pub util: f64,
     pub runnable: f64,
-    /// 1024 for each CPU, less the time of real-time tasks.
+    /// The sum of its CPUs' capacities, less the time of real-time tasks.
     pub capacity: f64,
+    /// The greatest and the least capacity of a CPU.
+    pub most: f64,
+    pub least: f64,
+    /// The greatest load of a task that has too little room here; 0: none (`group_misfit_task_load`).
+    pub misfit_load: f64,
     pub nr: usize,
     pub idle: usize,
 }
@@ -50,6 +57,7 @@ impl Group {
             Ordering::Equal if self.kind == Kind::HasSpare => {
                 (than.idle, self.nr) > (self.idle, than.nr)
             }
+            Ordering::Equal if self.kind == Kind::Misfit => self.misfit_load > than.misfit_load,
             Ordering::Equal => self.avg_load() > than.avg_load(),
             order => order.is_gt(),
         }
@@ -61,6 +69,7 @@ impl Group {
             Ordering::Equal if self.kind == Kind::HasSpare => {
                 self.idle > than.idle || self.idle == than.idle && self.util < than.util
             }
+            Ordering::Equal if self.kind == Kind::Misfit => self.most > than.most,
             Ordering::Equal => self.avg_load() < than.avg_load(),
             order => order.is_lt(),
         }
@@ -73,6 +82,7 @@ impl Group {
         let lacks = lacks_util || lacks_time;
         self.kind = match self.nr.cmp(&self.weight) {
             Ordering::Greater if lacks => Kind::Overloaded,
+            _ if self.misfit_load > 0.0 => Kind::Misfit,
             Ordering::Less => Kind::HasSpare,
             _ if lacks || self.capacity * 100.0 == self.util * imbalance_pct => Kind::FullyBusy,
             _ => Kind::HasSpare,
@@ -98,6 +108,7 @@ impl Eevdf {
         func: Func,
     ) -> Group {
         let online = group.and(&k.online);
+        let (most, least) = self.capacity.range(group);
         let mut stats = Group {
             cpus: online.and(of),
             weight: online.len(),
@@ -106,18 +117,29 @@ impl Eevdf {
             util: 0.0,
             runnable: 0.0,
             capacity: 0.0,
+            most,
+            least,
+            misfit_load: 0.0,
             nr: 0,
             idle: 0,
         };
         for cpu in online.iter() {
-            stats.capacity += k.capacity_left(cpu);
+            stats.capacity += self.capacity_of(k, cpu);
+        }
+        if self.capacity.differs[domain] {
+            stats.misfit_load = match without {
+                Some(task) if online.iter().any(|cpu| self.has_room(k, cpu, task)) => 0.0,
+                Some(_) => 1.0,
+                None => stats.cpus.iter().map(|cpu| self.rqs[cpu].misfit_load).fold(0.0, f64::max),
+            };
         }
         for cpu in stats.cpus.iter() {
             k.call(func);
+            let rate = self.busy_rate(cpu);
             let rq = &mut self.rqs[cpu];
             k.read(&mut rq.line);
             let load = rq.queue.load(&self.entities) as u64;
-            rq.avg.update(k.now_ns(), load, rq.runnable, rq.queue.curr.is_some());
+            rq.avg.update_at(rate, k.now_ns(), load, rq.runnable, rq.queue.curr.is_some());
             let mut avg = rq.avg;
             let mut estimated = rq.estimated;
             let own = without.filter(|task| self.habits[*task].cpu == Some(cpu));
@@ -153,7 +175,20 @@ mod tests {
         let cpus = CpuSet::first(4);
         let (load, capacity, idle) = (0.0, 4096.0, 4_usize.saturating_sub(nr));
         let kind = Kind::HasSpare;
-        let mut group = Group { cpus, weight: 4, kind, load, util, runnable, capacity, nr, idle };
+        let mut group = Group {
+            cpus,
+            weight: 4,
+            kind,
+            load,
+            util,
+            runnable,
+            capacity,
+            most: 1024.0,
+            least: 1024.0,
+            misfit_load: 0.0,
+            nr,
+            idle,
+        };
         group.classify(117.0);
         group
     }

@@ -95,13 +95,17 @@ impl Eevdf {
         allowed: &CpuSet,
     ) -> CpuId {
         k.call(self.func.idle_sibling);
-        if allowed.has(target) && self.takes_at_once(k, target, task) {
+        if allowed.has(target)
+            && self.takes_at_once(k, target, task)
+            && self.has_room(k, target, task)
+        {
             return target;
         }
         if prev != target
             && k.share_cache(prev, target)
             && allowed.has(prev)
             && self.takes_at_once(k, prev, task)
+            && self.has_room(k, prev, task)
         {
             return prev;
         }
@@ -110,8 +114,12 @@ impl Eevdf {
             && k.share_cache(recent, target)
             && allowed.has(recent)
             && self.takes_at_once(k, recent, task)
+            && self.has_room(k, recent, task)
         {
             return recent;
+        }
+        if let Some(found) = self.idle_by_capacity(k, task, target, allowed) {
+            return found.unwrap_or(target);
         }
         let Some(cache) = self.domains.cache(target) else { return target };
         let span = cache.span.and(allowed);
@@ -155,7 +163,7 @@ impl Eevdf {
     }
 
     /// `choose_idle_cpu`: the CPU is idle, or has only SCHED_IDLE tasks, which this one preempts.
-    fn takes_at_once(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) -> bool {
+    pub(super) fn takes_at_once(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) -> bool {
         self.looks_idle(k, cpu)
             || self.runs_idle_policy_only(k, cpu) && !k.tasks[task].has_idle_policy()
     }
@@ -218,6 +226,9 @@ impl Eevdf {
             return (local.kind > idlest.kind).then_some(group);
         }
         let between_nodes = level == Level::Machine;
+        if local.kind == Kind::Misfit {
+            return (local.most < idlest.most).then_some(group);
+        }
         if local.kind == Kind::HasSpare {
             let most = self.domains.numa_allowed(domain).min(local.cpus.len());
             let more = local.idle.abs_diff(idlest.idle);

@@ -10,6 +10,7 @@ mod cfs_place;
 mod domains;
 mod eevdf;
 mod eevdf_balance;
+mod eevdf_capacity;
 mod eevdf_group;
 mod eevdf_place;
 mod eevdf_queue;

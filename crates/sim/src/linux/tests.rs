@@ -409,3 +409,46 @@ fn running_task_is_pushed_to_the_emptier_node_in_the_end() {
     };
     assert_eq!(events.iter().filter(cut).count(), 1, "and no other task");
 }
+
+/// The part of the CPU time of tasks with names that begin with `name` that was on the fastest kind of core.
+fn on_fast_cores(outcome: &Outcome, name: &str) -> f64 {
+    let named = outcome.names.iter().filter(|(_, known)| known.starts_with(name));
+    let on = |kind: fn(usize) -> bool| -> u64 {
+        let tids = named.clone().map(|(tid, _)| &outcome.observed.tasks[tid].kind_ns);
+        tids.flat_map(|kinds| kinds.iter().enumerate())
+            .filter(|(at, _)| kind(*at))
+            .map(|(_, ns)| ns)
+            .sum()
+    };
+    on(|kind| kind == 0) as f64 / on(|_| true) as f64
+}
+
+/// Misfit migration: `active_load_balance_cpu_stop` within some tens of milliseconds.
+#[test]
+fn tasks_that_need_more_than_a_slow_core_move_to_idle_fast_ones() {
+    let workload = json(
+        r#"{"global": {"duration": 2}, "tasks": {
+            "hog": {"instance": 2, "loop": -1, "run": 10000, "cpus": [0, 1, 2, 3, 4, 5, 6, 7]}}}"#,
+    );
+    for name in ["odroid-xu3", "tensor-g1", "arm-2x12"] {
+        let part = on_fast_cores(&ran(&machine(name), &workload, &Scheduler::Default), "hog");
+        assert!(part > 0.9, "{name}: {part}");
+    }
+    let mut hidden = machine("odroid-xu3");
+    hidden.capacities = machine::Capacities::Hidden;
+    let part = on_fast_cores(&ran(&hidden, &workload, &Scheduler::Default), "hog");
+    assert!(part < 0.9, "a kernel that takes all cores to be alike: {part}");
+}
+
+#[test]
+fn short_tasks_stay_on_slow_cores_while_hogs_have_the_fast_ones() {
+    let workload = json(
+        r#"{"global": {"duration": 2}, "tasks": {
+            "hog": {"instance": 4, "loop": -1, "run": 10000},
+            "short": {"instance": 4, "loop": -1, "run": 200,
+                      "timer": {"ref": "unique", "period": 10000}}}}"#,
+    );
+    let outcome = ran(&machine("odroid-xu3"), &workload, &Scheduler::Default);
+    let (hogs, short) = (on_fast_cores(&outcome, "hog"), on_fast_cores(&outcome, "short"));
+    assert!(hogs > 0.9 && short < 0.1, "{hogs} {short}");
+}
