@@ -11,6 +11,7 @@ mod faults;
 mod judge;
 mod kind;
 mod kinds;
+mod loads;
 mod measure;
 mod names;
 mod outcomes;

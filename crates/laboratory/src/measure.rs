@@ -11,7 +11,7 @@ use trace::Outcome;
 
 use crate::experiment::{self, About};
 use crate::kind::{Sample, Setting};
-use crate::kinds::{bench, domains, exact, mixes, neighbours, trials};
+use crate::kinds::{bench, domains, exact, matrix, mixes, neighbours, trials};
 use crate::outcomes::of_tasks;
 use crate::paper::{Experiment, Figure, Paper, Sweep};
 use crate::sweep::{self, Point};
@@ -130,6 +130,7 @@ impl<'a> Laboratory<'a> {
                 self.kept::<trials::Trials>().chart(view, (&own, policies), (quick, progress))
             }
             Shown::Bench { experiments } => bench::chart(view, experiments, self),
+            Shown::Cells { of } => matrix::chart(view, of, self),
             Shown::Simulated { .. } | Shown::Comparison { .. } => {
                 let mixes = exact::listed(self)?;
                 self.kept::<mixes::Simulator>().chart(view, mixes, quick, progress)

@@ -7,12 +7,14 @@ use comparison::On;
 use record::Detail;
 use serde::{Deserialize, Serialize};
 use terminal::Failure;
+use workload::hackbench::Channel;
 use workload::vector::Beside;
 
 use crate::expand::expanded;
 use crate::judge::Gate;
 use crate::kind::Kind;
 use crate::kinds::exact::Mixes;
+use crate::kinds::matrix::Matrix;
 use crate::kinds::neighbours::Neighbours;
 use crate::kinds::trials::Trial;
 use crate::views::View;
@@ -28,6 +30,7 @@ pub const PAPERS: &[(&str, &str)] = &[
     ("live", include_str!("../../../papers/live.toml")),
     ("simulator", include_str!("../../../papers/simulator.toml")),
     ("peers", include_str!("../../../papers/peers.toml")),
+    ("composed", include_str!("../../../papers/composed.toml")),
 ];
 
 /// A paper.
@@ -55,6 +58,9 @@ pub struct Paper {
     /// All mixes of a list of programs, planned and not run.
     #[serde(default)]
     pub mixes: Option<Mixes>,
+    /// Cells, each a machine under a load, simulated under every policy.
+    #[serde(default)]
+    pub matrix: Option<Matrix>,
     /// Its charts, redrawn from sweeps.
     #[serde(default)]
     pub view: Vec<View>,
@@ -232,16 +238,6 @@ pub enum Jobs {
         /// slices.
         planes: Vec<u64>,
     },
-}
-
-/// The channel of hackbench's messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Channel {
-    /// `-p`.
-    Pipe,
-    /// The default.
-    Socket,
 }
 
 /// The job of an experiment.

@@ -15,13 +15,13 @@ use terminal::{Failure, Progress};
 use trace::Outcome;
 use workload::Workload;
 use workload::apps::{Apps, Ring};
-use workload::hackbench::{self, Hackbench};
+use workload::hackbench::{Channel, Hackbench};
 use workload::mix;
 use workload::npb::{Npb, Size};
 
 use crate::measure::Effort;
 use crate::outcomes::{bare, ratios, values};
-use crate::paper::{Channel, Jobs, Quantity, Sweep, Unplug};
+use crate::paper::{Jobs, Quantity, Sweep, Unplug};
 
 /// One point, with its runs.
 #[derive(Debug)]
@@ -279,13 +279,13 @@ fn benchmark(
 }
 
 fn storm(channel: Channel, groups: usize, loops: u64) -> (At, Workload) {
-    let (mark, series, kind) = match channel {
-        Channel::Pipe => ("p", "pipes", hackbench::Channel::Pipe),
-        Channel::Socket => ("", "sockets", hackbench::Channel::Socket),
+    let (mark, series) = match channel {
+        Channel::Pipe => ("p", "pipes"),
+        Channel::Socket => ("", "sockets"),
     };
     let at =
         At { label: format!("{mark}{groups}"), series: series.to_string(), x: Some(groups as f64) };
-    (at, Hackbench { groups, loops, channel: kind, ..Hackbench::default() }.build())
+    (at, Hackbench { groups, loops, channel, ..Hackbench::default() }.build())
 }
 
 #[cfg(test)]

@@ -69,6 +69,11 @@ pub enum Shown {
         /// Their names.
         experiments: Vec<String>,
     },
+    /// Every cell of the matrix under each policy, and a heat map of speeds, where the named policy does worst on top.
+    Cells {
+        /// The policy.
+        of: String,
+    },
     /// Losses of each victim of a culprit beside it, under each policy.
     Neighbours {
         /// Its name.
@@ -126,6 +131,7 @@ pub fn chart(view: &View, jobs: &Jobs, points: &[Point]) -> Chart {
         | Shown::Simulated { .. }
         | Shown::Comparison { .. }
         | Shown::Bench { .. }
+        | Shown::Cells { .. }
         | Shown::Domains { .. }
         | Shown::Neighbours { .. }
         | Shown::Trials { .. } => {} // drawn without a sweep

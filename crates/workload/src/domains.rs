@@ -63,6 +63,17 @@ impl DomainMixes {
         self.mixes.iter().map(|(name, mix)| (name.as_str(), mix.summary.as_str()))
     }
 
+    /// These programs, each a process of one thread that never ends. None: a program is not known.
+    pub fn alone<'n>(&self, names: impl Iterator<Item = &'n str>) -> Option<Workload> {
+        let task = |(at, name): (usize, &str)| {
+            Some(self.programs.get(name)?.task(format!("{name}.{at}-0"), at + 1, None))
+        };
+        Some(Workload {
+            tasks: names.enumerate().map(task).collect::<Option<_>>()?,
+            ..Workload::default()
+        })
+    }
+
     /// A mix that runs for `duration_ns`. Tasks are named after their program, or their job. None: there is no such
     /// mix.
     pub fn build(&self, name: &str, duration_ns: u64) -> Option<Workload> {
@@ -72,15 +83,8 @@ impl DomainMixes {
             duration_ns: Some(duration_ns),
             ..Workload::default()
         };
-        let mut process = 0;
-        for (at, name) in mix.alone.iter().enumerate() {
-            process += 1;
-            workload.tasks.push(self.programs.get(name)?.task(
-                format!("{name}.{at}-0"),
-                process,
-                None,
-            ));
-        }
+        workload.tasks = self.alone(mix.alone.iter().map(String::as_str))?.tasks;
+        let mut process = workload.tasks.len();
         for (at, (name, ranks)) in mix.jobs.iter().enumerate() {
             workload.objects.push(Object::Barrier { parties: *ranks, spin_ns: 0 });
             for rank in 0..*ranks {

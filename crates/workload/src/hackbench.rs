@@ -10,6 +10,8 @@
 //! The wake-up is a poll on a descriptor that main writes once. Here it is a barrier of all tasks. The only difference:
 //! a worker that main overtakes is waited for.
 
+use serde::Deserialize;
+
 use crate::model::{Task, Workload};
 use crate::step::{Object, ObjectId, Step};
 
@@ -29,7 +31,8 @@ pub const SOCKET_BYTES: u32 = 212_992;
 pub const SOCKET_OVERHEAD_BYTES: u32 = 668;
 
 /// The channel between senders and receivers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Channel {
     /// `-p`.
     Pipe,

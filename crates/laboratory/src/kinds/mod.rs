@@ -10,6 +10,7 @@ pub mod exact;
 mod experiments;
 mod faults;
 mod long;
+pub mod matrix;
 pub mod mixes;
 pub mod neighbours;
 mod peers;
@@ -56,6 +57,7 @@ pub const KINDS: &[(&str, Read)] = &[
     ("domains", read::<domains::Placed>),
     ("neighbours", read::<neighbours::Simulated>),
     ("virtual", read::<neighbours::Virtual>),
+    ("cells", read::<matrix::OfCells>),
     ("exact", read::<exact::Exact>),
     ("long", read::<long::Long>),
     ("answers", read::<answers::Answers>),

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A matrix of cells, each a machine under a load, simulated under every policy and compared with Linux's own class.
+//!
+//! A program's speed in a run is its work against its work under `default` with the same seed. A load that ends by
+//! itself counts by its time. The speed of a cell is the geometric mean of its programs.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use comparison::{Contender, contender};
+use measuring::find_machine;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use report::heat::heat;
+use report::stats::{median, quantile};
+use report::text::digits;
+use serde::Deserialize;
+use sim::Scenario;
+use terminal::{Failure, Progress};
+use trace::Outcome;
+use workload::Workload;
+
+use crate::extremes::least;
+use crate::kind::{Kind, Sample, Setting};
+use crate::loads::{Part, built};
+use crate::measure::Laboratory;
+use crate::outcomes::wait_ns;
+use crate::views::{Chart, View};
+
+/// The class that all are compared with.
+const DEFAULT: &str = "default";
+/// A policy whose gain is smaller has no gain that another could keep.
+const GAIN: f64 = 0.02;
+/// Shorter waits count as this long: no task is late by so little.
+const WAIT_NS: f64 = 100_000.0;
+/// A simulation that has not ended after this much time of its own is given up.
+const LIMIT_NS: u64 = 120_000_000_000;
+
+/// Machines and loads, and the policies that run on them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// Policies of one mechanism each, for `--policy`.
+    singles: String,
+    /// The others: those that are judged, and controls.
+    policies: String,
+    /// Seeds of each cell; one with `--quick`.
+    seeds: u64,
+    /// Loads by name.
+    load: BTreeMap<String, Load>,
+    /// The cells, by machine.
+    on: Vec<On>,
+}
+
+/// What runs in a cell.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Load {
+    /// Its parts, side by side.
+    parts: Vec<Part>,
+    /// How long, if no part ends by itself.
+    #[serde(default = "four")]
+    seconds: f64,
+}
+
+fn four() -> f64 {
+    4.0
+}
+
+/// Cells of one machine: each load at each pressure.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct On {
+    /// The simulated machine.
+    machine: String,
+    /// Names of loads.
+    loads: Vec<String>,
+    /// Tasks for each CPU.
+    pressure: Vec<f64>,
+    /// It is the machine of a single policy's paper.
+    #[serde(default)]
+    home: bool,
+    /// How many of the five effects the machine and the load have together.
+    effects: usize,
+    /// With `--quick` its first cell runs.
+    #[serde(default)]
+    quick: bool,
+}
+
+/// A policy in a cell, seed by seed: against the default class.
+#[derive(Debug, Clone, Default)]
+struct Score {
+    speed: Vec<f64>,
+    worst_program: Vec<f64>,
+    wait_p99: Vec<f64>,
+    worst_wait: Vec<f64>,
+}
+
+/// A cell with its scores by policy.
+#[derive(Debug)]
+struct Cell {
+    name: String,
+    home: bool,
+    effects: usize,
+    scores: BTreeMap<String, Score>,
+    /// Policies whose runs failed, and why.
+    failed: BTreeMap<String, String>,
+}
+
+/// The cells of a paper, run once.
+#[derive(Default)]
+pub struct Cells {
+    cells: Option<Rc<Vec<Cell>>>,
+}
+
+/// A value for each cell of the matrix.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfCells {
+    /// The policy.
+    of: String,
+    /// The value that is taken.
+    value: Taken,
+    /// Only cells with so many effects or more.
+    #[serde(default)]
+    effects: usize,
+    /// Only homes of single policies.
+    #[serde(default)]
+    home: bool,
+}
+
+/// The value of a cell. Each is judged by the worse quartile of its seeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Taken {
+    /// Speed against the default class.
+    Speed,
+    /// The same for the program that does worst.
+    WorstProgram,
+    /// 99th percentile of the waits, against the default class.
+    WaitP99,
+    /// The longest wait, against the default class.
+    WorstWait,
+    /// Gain over the default class, as a part of the gain of the single policy that gains most. Cells where none gains
+    /// have no value.
+    Kept,
+}
+
+impl Kind for OfCells {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (singles, cells) = cells(lab)?;
+        let mut sample = Sample::default();
+        let wanted = |cell: &&Cell| cell.effects >= self.effects && (cell.home || !self.home);
+        for cell in cells.iter().filter(wanted) {
+            match self.value_of(cell, &singles) {
+                Some(value) => sample.values.extend(value),
+                None => sample.missing.push(cell.name.clone()),
+            }
+            if let Some(why) = cell.failed.get(&self.of) {
+                sample.lost.push(format!("{}: {why}", cell.name));
+            }
+        }
+        Ok(sample)
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("sim"))
+    }
+}
+
+impl OfCells {
+    /// The outer None: it was not measured. The inner one: the cell has no such value.
+    fn value_of(&self, cell: &Cell, singles: &[String]) -> Option<Option<f64>> {
+        let score = cell.scores.get(&self.of)?;
+        let low = |values: &[f64]| quantile(values, 0.25);
+        let high = |values: &[f64]| quantile(values, 0.75);
+        Some(Some(match self.value {
+            Taken::Speed => low(&score.speed)?,
+            Taken::WorstProgram => low(&score.worst_program)?,
+            Taken::WaitP99 => high(&score.wait_p99)?,
+            Taken::WorstWait => high(&score.worst_wait)?,
+            Taken::Kept => {
+                let (_, best) = cell.best(singles)?;
+                if best < 1.0 + GAIN {
+                    return Some(None);
+                }
+                (low(&score.speed)? - 1.0) / (best - 1.0)
+            }
+        }))
+    }
+}
+
+impl Cell {
+    /// The single policy that gains most, and its median speed.
+    fn best<'s>(&self, singles: &'s [String]) -> Option<(&'s str, f64)> {
+        let speed =
+            |name: &'s String| Some((name.as_str(), median(&self.scores.get(name)?.speed)?));
+        singles.iter().filter_map(speed).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// The names of the single policies, and all cells. They run if they have not run yet.
+fn cells(lab: &mut Laboratory) -> Result<(Vec<String>, Rc<Vec<Cell>>), Failure> {
+    let none = || Failure::input(format!("papers/{}.toml has no [matrix]", lab.paper.name));
+    let matrix = lab.paper.matrix.as_ref().ok_or_else(none)?;
+    let singles = contender::parse_all(std::slice::from_ref(&matrix.singles))?;
+    let singles = singles.iter().map(|single| single.label().to_string()).collect();
+    let (quick, progress) = (lab.effort.quick, lab.progress);
+    let kept = lab.kept::<Cells>();
+    let cells = match &kept.cells {
+        Some(cells) => cells.clone(),
+        None => kept.cells.insert(Rc::new(matrix.run(quick, progress)?)).clone(),
+    };
+    Ok((singles, cells))
+}
+
+impl Matrix {
+    fn run(&self, quick: bool, progress: &Progress) -> Result<Vec<Cell>, Failure> {
+        let policies = [DEFAULT.to_string(), self.singles.clone(), self.policies.clone()];
+        let contenders = contender::parse_all(&policies)?;
+        let places: Vec<(&On, &String, f64)> =
+            self.on.iter().flat_map(|on| on.cells(quick)).collect();
+        let seeds = if quick { 1 } else { self.seeds };
+        let mut cells = Vec::new();
+        for (at, (on, load, pressure)) in places.iter().enumerate() {
+            let name = format!("{}, {load} × {pressure}", on.machine);
+            progress.phase(&format!("cell {} of {}: {name}", at + 1, places.len()));
+            let outcomes = self.outcomes(on, load, *pressure, &contenders, seeds)?;
+            cells.push(Cell::of(name, on, &outcomes, &contenders));
+        }
+        Ok(cells)
+    }
+
+    /// Every policy with every seed, as many at a time as there are processors.
+    fn outcomes(
+        &self,
+        on: &On,
+        load: &str,
+        pressure: f64,
+        contenders: &[Contender],
+        seeds: u64,
+    ) -> Result<Vec<Vec<Result<Outcome, String>>>, Failure> {
+        let machine = find_machine(&on.machine)?;
+        let known = || Failure::input(format!("the matrix has no load {load}"));
+        let of = self.load.get(load).ok_or_else(known)?;
+        let workload = built(load, &of.parts, machine.cpus.len(), pressure, of.seconds)?;
+        let mut scenarios = Vec::new();
+        for contender in contenders {
+            for seed in 0..seeds {
+                let scheduler = contender.scheduler()?;
+                let workload = in_any_order(workload.clone(), seed);
+                let mut scenario = Scenario::new(machine.clone(), workload, scheduler);
+                scenario.options.cap_ns = LIMIT_NS;
+                scenarios.push(scenario.seed(seed));
+            }
+        }
+        let outcomes = sim::run_all(&scenarios);
+        let outcomes: Vec<_> =
+            outcomes.into_iter().map(|one| one.map_err(|error| error.to_string())).collect();
+        Ok(outcomes.chunks(seeds as usize).map(<[_]>::to_vec).collect())
+    }
+}
+
+impl On {
+    fn cells(&self, quick: bool) -> impl Iterator<Item = (&On, &String, f64)> {
+        let all = self.loads.iter();
+        let all = all.flat_map(move |load| self.pressure.iter().map(move |at| (self, load, *at)));
+        let most = match (quick, self.quick) {
+            (false, _) => usize::MAX,
+            (true, quick) => usize::from(quick),
+        };
+        all.take(most)
+    }
+}
+
+impl Cell {
+    fn of(
+        name: String,
+        on: &On,
+        outcomes: &[Vec<Result<Outcome, String>>],
+        contenders: &[Contender],
+    ) -> Self {
+        let (mut scores, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        for (contender, runs) in contenders.iter().zip(outcomes) {
+            let mut score = Score::default();
+            for (own, base) in runs.iter().zip(&outcomes[0]) {
+                match (own, base) {
+                    (Ok(own), Ok(base)) => score.add(own, base),
+                    (Err(why), _) | (_, Err(why)) => {
+                        failed.insert(contender.label().to_string(), why.clone());
+                    }
+                }
+            }
+            if !failed.contains_key(contender.label()) {
+                scores.insert(contender.label().to_string(), score);
+            }
+        }
+        Cell { name, home: on.home, effects: on.effects, scores, failed }
+    }
+}
+
+impl Score {
+    fn add(&mut self, own: &Outcome, base: &Outcome) {
+        let speeds = speeds(own, base);
+        let mean = speeds.iter().map(|speed| speed.max(1e-9).ln()).sum::<f64>();
+        self.speed.push((mean / speeds.len().max(1) as f64).exp());
+        self.worst_program.push(least(speeds));
+        let p99 = |of: &Outcome| wait_ns(of.observed.tasks.values(), 0.99).unwrap_or(0.0);
+        let worst = |of: &Outcome| of.observed.wait.max_ns as f64;
+        let ratio = |own: f64, base: f64| own.max(WAIT_NS) / base.max(WAIT_NS);
+        self.wait_p99.push(ratio(p99(own), p99(base)));
+        self.worst_wait.push(ratio(worst(own), worst(base)));
+    }
+}
+
+/// Tasks that go on until their time is over start in an order that depends on the seed. So their first places are
+/// random, as on a machine in use.
+fn in_any_order(mut workload: Workload, seed: u64) -> Workload {
+    let mut random = Pcg64::seed_from_u64(seed);
+    if workload.duration_ns.is_some() {
+        workload.tasks.shuffle(&mut random);
+    }
+    workload
+}
+
+/// Each program's speed. A load that ends by itself is one program.
+fn speeds(own: &Outcome, base: &Outcome) -> Vec<f64> {
+    let (done, before) = (work(own), work(base));
+    if done.is_empty() || before.is_empty() {
+        return vec![base.elapsed_ns as f64 / own.elapsed_ns.max(1) as f64];
+    }
+    before.iter().map(|(name, base)| done.get(name).copied().unwrap_or(0.0) / base).collect()
+}
+
+/// Work of each program, by the part of its tasks' names before a dash. None if the load ends by itself.
+fn work(outcome: &Outcome) -> BTreeMap<&str, f64> {
+    let mut work: BTreeMap<&str, f64> = BTreeMap::new();
+    for (tid, done) in &outcome.progress {
+        let name = outcome.names.get(tid).map_or("", |name| name.split('-').next().unwrap_or(name));
+        *work.entry(name).or_default() += done;
+    }
+    work.retain(|_, done| *done > 0.0);
+    work
+}
+
+/// A row for each cell and policy, and a heat map with the cell where `of` does worst on top.
+pub fn chart(view: &View, of: &str, lab: &mut Laboratory) -> Result<Chart, Failure> {
+    let (singles, cells) = cells(lab)?;
+    let mut chart = Chart::of(view);
+    let headings = ["cell", "policy", "speed", "worst program", "wait p99", "worst wait"];
+    chart.headings = headings.map(String::from).to_vec();
+    let speed = |cell: &Cell, name: &str| median(&cell.scores.get(name)?.speed);
+    let mut sorted: Vec<&Cell> = cells.iter().collect();
+    sorted.sort_by(|a, b| {
+        let of = |cell| speed(cell, of).unwrap_or(0.0);
+        of(a).total_cmp(&of(b))
+    });
+    let mut columns = vec![of.to_string(), DEFAULT.to_string()];
+    columns.extend(singles);
+    for cell in &sorted {
+        let more = cell.scores.keys().filter(|name| !columns.contains(name)).cloned();
+        columns.extend(more.collect::<Vec<_>>());
+    }
+    for cell in &sorted {
+        for name in &columns {
+            let Some(score) = cell.scores.get(name) else { continue };
+            let show = |values: &[f64]| median(values).map_or("–".into(), digits);
+            let values = [&score.speed, &score.worst_program, &score.wait_p99, &score.worst_wait];
+            let row = [cell.name.clone(), name.clone()].into_iter();
+            chart.rows.push(row.chain(values.map(|values| show(values))).collect());
+        }
+    }
+    let rows: Vec<(String, Vec<Option<f64>>)> = sorted
+        .iter()
+        .map(|cell| (cell.name.clone(), columns.iter().map(|name| speed(cell, name)).collect()))
+        .collect();
+    let caption = format!("{}: speed, against {DEFAULT}", chart.title);
+    let map = heat(&caption, &columns, &rows);
+    chart.plots.push((caption, map));
+    Ok(chart)
+}
