@@ -38,6 +38,8 @@ struct roles {
 	s32 (*claim)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	/* How many queues are for several CPUs each. */
 	u32 (*shared_queues)(void);
+	/* The i-th CPU that takes from a queue; negative: no more. Left out: CPU i. */
+	s32 (*taker)(u64 queue, u32 i);
 	/* How many tasks wait for a CPU. Left out: those in its queue. */
 	u32 (*waiting)(s32 cpu);
 	/* Whether tasks may wait in CPUs' queues now. Left out: they may. */
@@ -66,6 +68,8 @@ struct roles {
 	void (*tick)(struct task_struct *p, s32 cpu);
 	/* A bit for each kind of core, or each domain, that p may run on. */
 	u32 (*kinds)(const struct task_struct *p);
+	/* The same for domains, if `kinds` is of kinds. */
+	u32 (*domains)(const struct task_struct *p);
 	/* CPUs have come or gone. */
 	int (*count_cpus)(void);
 	/* A new task. Returns an error. */

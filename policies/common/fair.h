@@ -92,8 +92,11 @@ static __always_inline void note_kinds(struct task_struct *p)
 {
 	struct task_slot *slot = roles.kinds ? task_slot(p) : NULL;
 
-	if (slot)
-		slot->kinds = roles.kinds(p);
+	if (!slot)
+		return;
+	slot->kinds = roles.kinds(p);
+	if (roles.domains)
+		slot->domains = roles.domains(p);
 }
 
 void OP(fair_enable, struct task_struct *p)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Preempt: a woken task takes the CPU of a running one that has had more, by virtual time. */
 #pragma once
+#include "chassis.h"
 #include "cpus.h"
 #include "sched_idle.h"
 #include "vtime.h"
@@ -35,15 +36,18 @@ __noinline s32 preempt_victim(u64 queue, u64 vtime, u32 anywhere)
 	u32 i;
 
 	bpf_for(i, 0, nr_cpus) {
-		u64 *running = running_vtime(i);
+		s32 cpu = roles.taker ? roles.taker(queue, i) : (s32)i;
+		u64 *running = running_vtime(cpu);
 		s64 ahead = running ? *running - vtime : 0;
 
+		if (cpu < 0)
+			break;
 		if (!running || *running == VTIME_IDLE || ahead <= most ||
-		    ahead <= preempt_margin(i, queue) || (i != queue && !anywhere) ||
-		    cpu_lacks(i, CPU_GONE | CPU_TAKEN))
+		    ahead <= preempt_margin(cpu, queue) || ((u32)cpu != queue && !anywhere) ||
+		    cpu_lacks(cpu, CPU_GONE | CPU_TAKEN))
 			continue;
 		most = ahead;
-		victim = i;
+		victim = cpu;
 		taken = running;
 	}
 	if (taken)

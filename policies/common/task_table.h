@@ -32,6 +32,8 @@ struct by_type {
 	FIELD(u32, weight, DATA)                                                             \
 	FIELD(u32, kinds, DATA) /* a bit for each kind of core that it may run on; 0: all */ \
 	FIELD(u32, pace, CONTROL) /* weight in place of its own; 0: its own */               \
+	FIELD(u32, domains, DATA) /* the same as kinds for memory domains */                 \
+	FIELD(u32, home, CONTROL) /* 1 + the domain that it belongs to; 0: none */           \
 	FIELD(u64, mm, DATA)  /* address space; exec changes it without a callback */         \
 	FIELD(u64, cgroup, DATA) /* inode of its folder; 0: unknown */                       \
 	FIELD(u64, runtime_ns, DATA) /* CPU time charged so far */                           \
@@ -53,6 +55,7 @@ struct task_table {
 	u64 free; /* DATA: count of pops << 32 | slot on top of the free list */
 	u64 fresh; /* DATA: slots up to here have been given out at least once */
 	u64 cpus[PLACES_MAX]; /* DATA: online CPUs of each place; all 0 if not counted */
+	u64 domain_cpus[PLACES_MAX]; /* DATA: the same of each domain, if shares are of kinds */
 	u32 next_free[MAX_TASKS]; /* DATA */
 	struct task_slot slots[MAX_TASKS];
 };
@@ -149,6 +152,7 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 	slot->mm = (u64)p->mm;
 	slot->cgroup = cgroup_of_newcomer(args);
 	slot->kinds = 0;
+	slot->domains = 0;
 	slot->runtime_ns = 0;
 	slot->ran_ns = (struct by_type){};
 	slot->counted_ns = (struct by_type){};
@@ -157,6 +161,7 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 	 * The only time the data plane writes these: they hold values of the slot's previous task.
 	 */
 	slot->pace = 0;
+	slot->home = 0;
 	slot->share_even = 0;
 	slot->share_odd = 0;
 	__sync_fetch_and_add(&slot->generation, 1);

@@ -63,6 +63,8 @@ impl Keeper {
         let sums = slot.ran_ns.iter().chain(&slot.counted_ns).chain(&slot.instructions);
         sums.for_each(|sum| sum.store(0, Relaxed));
         slot.kinds.store(0, Relaxed);
+        slot.domains.store(0, Relaxed);
+        slot.home.store(0, Relaxed);
         slot.pace.store(0, Relaxed);
         slot.cgroup.store(0, Relaxed);
         slot.share_even.store(0, Relaxed);

@@ -34,6 +34,8 @@ pub struct Slot {
     pub(crate) weight: AtomicU32,
     pub(crate) kinds: AtomicU32,
     pub(crate) pace: AtomicU32,
+    pub(crate) domains: AtomicU32,
+    pub(crate) home: AtomicU32,
     pub(crate) mm: AtomicU64,
     pub(crate) cgroup: AtomicU64,
     pub(crate) runtime_ns: AtomicU64,
@@ -61,12 +63,13 @@ pub struct RawTable {
     free: AtomicU64,
     fresh: AtomicU64,
     cpus: [AtomicU64; PLACES_MAX],
+    domain_cpus: [AtomicU64; PLACES_MAX],
     next_free: [AtomicU32; MAX_TASKS],
     slots: [Slot; MAX_TASKS],
 }
 
 /// Name, offset, size and owner of each field of a slot, which a test compares with C.
-pub const FIELDS: [(&str, usize, usize, Owner); 14] = {
+pub const FIELDS: [(&str, usize, usize, Owner); 16] = {
     use std::mem::{offset_of, size_of};
     [
         ("generation", offset_of!(Slot, generation), 4, Owner::Data),
@@ -75,6 +78,8 @@ pub const FIELDS: [(&str, usize, usize, Owner); 14] = {
         ("weight", offset_of!(Slot, weight), 4, Owner::Data),
         ("kinds", offset_of!(Slot, kinds), 4, Owner::Data),
         ("pace", offset_of!(Slot, pace), 4, Owner::Control),
+        ("domains", offset_of!(Slot, domains), 4, Owner::Data),
+        ("home", offset_of!(Slot, home), 4, Owner::Control),
         ("mm", offset_of!(Slot, mm), 8, Owner::Data),
         ("cgroup", offset_of!(Slot, cgroup), 8, Owner::Data),
         ("runtime_ns", offset_of!(Slot, runtime_ns), 8, Owner::Data),
@@ -111,6 +116,10 @@ pub struct TaskView {
     pub weight: u32,
     /// A bit for each kind of core that it may run on; 0: all of them.
     pub kinds: u32,
+    /// The same as `kinds` for the first 32 memory domains, where shares are of kinds.
+    pub domains: u32,
+    /// 1 + the domain that it was given by [`TaskTable::set_home`]; 0: none.
+    pub home: u32,
     /// Address space, as an opaque number.
     pub mm: u64,
     /// Its cgroup, by the inode of its folder; 0: unknown.
@@ -162,6 +171,19 @@ impl TaskTable {
     /// not count them.
     pub fn cpus(&self) -> [u64; PLACES_MAX] {
         self.raw().cpus.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Present CPUs of each memory domain, where shares are of kinds; all 0 if the policy does not count them.
+    pub fn domain_cpus(&self) -> [u64; PLACES_MAX] {
+        self.raw().domain_cpus.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Gives this task a domain, in place of the one that it has; None: none. For policies with shares of kinds.
+    pub fn set_home(&self, task: &TaskView, domain: Option<usize>) {
+        let slot = &self.raw().slots[task.slot as usize];
+        if slot.generation.load(Ordering::Acquire) == task.generation {
+            slot.home.store(domain.map_or(0, |domain| 1 + domain as u32), Ordering::Relaxed);
+        }
     }
 
     /// Charges this task's CPU time from now on as if it had this weight; 0: with its own.
@@ -230,6 +252,8 @@ impl TaskTable {
             tgid: slot.tgid.load(Ordering::Relaxed),
             weight: slot.weight.load(Ordering::Relaxed),
             kinds: slot.kinds.load(Ordering::Relaxed),
+            domains: slot.domains.load(Ordering::Relaxed),
+            home: slot.home.load(Ordering::Relaxed),
             mm: slot.mm.load(Ordering::Relaxed),
             cgroup: slot.cgroup.load(Ordering::Relaxed),
             runtime_ns: slot.runtime_ns.load(Ordering::Relaxed),

@@ -54,6 +54,8 @@ pub(crate) struct Rule {
     pub interval_ns: u64,
     /// False: it only reports what it would do.
     pub acts: bool,
+    /// Shares are of kinds of cores, so that domains have fields of their own in the task table.
+    pub apart: bool,
 }
 
 /// A thread's state as of the last look.
@@ -135,7 +137,7 @@ impl Places {
     /// Takes in what each thread has done since the last look, and which CPUs are online.
     fn look(&mut self, view: &View<'_>, passed_ns: u64) {
         self.looks += 1;
-        let there = view.table.cpus();
+        let there = if self.rule.apart { view.table.domain_cpus() } else { view.table.cpus() };
         if there.iter().any(|count| *count > 0) {
             let there = there.iter().map(|count| *count as usize);
             self.domains.cpus.iter_mut().zip(there).for_each(|(cpus, there)| *cpus = there);
@@ -216,7 +218,7 @@ impl Places {
                 id: u64::from(own.task.pid),
                 mpki: own.rate.accepted().unwrap_or(0.0),
                 class: own.class,
-                allowed: match own.task.kinds {
+                allowed: match if self.rule.apart { own.task.domains } else { own.task.kinds } {
                     0 => u64::MAX,
                     // The table has room for 32 domains; higher ones are open to all threads.
                     kinds => u64::from(kinds) | u64::MAX << 32,
@@ -359,6 +361,12 @@ impl Places {
                 own.came = own.class;
             }
             own.at = at;
+            if self.rule.apart {
+                if self.rule.acts {
+                    view.table.set_home(&own.task, own.at);
+                }
+                continue;
+            }
             let share = own.at.map_or(0, |domain| PLACE + domain as u64);
             if share != own.task.share {
                 shares.push((own.task, share));

@@ -31,4 +31,4 @@ pub use filter::{FAR, Filter, LEFT, Leaves, Rate, SAMPLES};
 pub use gate::Gate;
 pub use layout::{Domains, Spread, snake, spread};
 pub use plan::{Move, Part, Thread, di, dino, memory};
-pub use policies::{ALL, DI_MIGRATE, DI_PLAIN, DINO};
+pub use policies::{ALL, DI_MIGRATE, DI_PLAIN, DINO, homes};

@@ -156,7 +156,18 @@ fn fits(site: &Site) -> Fit {
     }
 }
 
+/// DINO's control plane for a policy that also has shares of kinds of cores: it gives tasks their domains by
+/// [`policy::table::TaskTable::set_home`].
+pub fn homes(topology: &Topology, profile: &Profile) -> Box<dyn Control> {
+    let rule = Rule { apart: true, ..rule(&Instance::default(&DINO)) };
+    Box::new(Places::new(topology, profile, rule))
+}
+
 fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
+    Box::new(Places::new(topology, profile, rule(instance)))
+}
+
+fn rule(instance: &Instance) -> Rule {
     let spread = || [Spread::Deal, Spread::Pairs][instance.get("spread") as usize];
     let rate = || instance.get("rate").saturating_sub(1) * 1_000_000;
     let millions = |knob| instance.get(knob) as f64 * 1e6;
@@ -166,7 +177,7 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
         "di-migrate" => (Planner::Sorted(spread()), Some(rate()), None),
         _ => (Planner::Classes, Some(rate()), (instance.get("gate") == 0).then(gate)),
     };
-    let rule = Rule {
+    Rule {
         planner,
         cuts: Cuts::PRESETS[instance.get("cuts") as usize].1,
         filter: [Filter::Clavis, Filter::Off][instance.get("filter") as usize],
@@ -175,8 +186,8 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
         busy: instance.decimal("busy"),
         interval_ns: instance.get("interval"),
         acts: instance.get("act") == 0,
-    };
-    Box::new(Places::new(topology, profile, rule))
+        apart: false,
+    }
 }
 
 /// A CPU with nothing to run takes a waiting task, at a tick at the latest.

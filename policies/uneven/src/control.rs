@@ -26,7 +26,7 @@ const LOOKS: u64 = 20;
 const SAMPLED_BY: u64 = 2;
 /// The part of its CPU time that a task gets on each kind so that it can be measured (slide 10).
 const FLOOR: f64 = 0.04;
-/// The sum of a task's shares of all kinds in the table: `SHARE_ONE` of share.h.
+/// The sum of a task's shares of all kinds in the table: `SHARE_ONE` of shares.h.
 const ONE: f64 = 65535.0;
 /// The default weight, in the kernel's numbers.
 const EVEN: f64 = 100.0;

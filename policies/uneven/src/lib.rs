@@ -55,7 +55,7 @@ pub use memory::REMEMBERED;
 pub use metrics::{Deviation, Metrics};
 pub use policies::{
     ALL, EQUAL_PROGRESS, GUARANTEED_FAIR, MAX_FAIR, MAX_PERF, MIN_FAIR, R_FAIR, SIMILAR_MIN_FAIR,
-    UNI_FAIR, shares_by,
+    UNI_FAIR, shares, shares_by,
 };
 pub use problem::{Base, CoreTypes, Plan, Problem, Task};
 pub use surplus::required;

@@ -278,6 +278,18 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
     Box::new(Shares::new(instance, topology, profile, Rule { policy, base, tenancy, inside }))
 }
 
+/// min-fair's control plane with this target, for a policy that composes it with others.
+pub fn shares(target: f64, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
+    let instance = Instance::default(&MIN_FAIR);
+    let rule = Rule {
+        policy: Policy::MinFair { target },
+        base: Base::MaxFair,
+        tenancy: Tenancy::Thread,
+        inside: Inside::Even,
+    };
+    Box::new(Shares::new(&instance, topology, profile, rule))
+}
+
 /// The policy and base of an instance; panics for another crate's policy.
 pub fn shares_by(instance: &Instance) -> (Policy, Base) {
     let (target, uniformity) = (|| instance.decimal("target"), || instance.decimal("uniformity"));

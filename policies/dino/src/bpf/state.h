@@ -38,31 +38,6 @@ __noinline int count_cpus(void)
 	return 0;
 }
 
-/*
- * Domains that p may run in, one bit each for the first 32. The table has them as kinds of cores.
- */
-static __always_inline u32 domains_allowed(const struct task_struct *p)
-{
-	u32 domains = 0, i;
-
-	bpf_for(i, 0, nr_cpus)
-		if (cpu_allowed(p, i) && cpu_domain(i) < 32)
-			domains |= 1U << (cpu_domain(i) & 31);
-	return domains;
-}
-
-/* Whether p may run on a CPU of this domain. */
-__noinline bool domain_takes(struct task_struct *p __arg_trusted, u32 domain)
-{
-	bool takes = false;
-	u32 i;
-
-	bpf_for(i, 0, nr_cpus)
-		if (cpu_domain(i) == domain && cpu_takes(p, i))
-			takes = true;
-	return takes;
-}
-
 /* The domain that p was given, if it has a CPU for p. p's affinity may have changed since. */
 static __always_inline s32 task_home(struct task_struct *p)
 {

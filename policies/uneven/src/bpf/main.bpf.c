@@ -59,7 +59,7 @@ void OP(uneven_enqueue, struct task_struct *p, u64 enq_flags)
 /* Share: a task with a deal leaves, although no other waits (slide 11: swaps). */
 static __always_inline bool depart(s32 cpu, struct task_struct *prev)
 {
-	struct un_cpu *state = cpus_of(cpu);
+	struct share_cpu *state = share_cpu_of(cpu);
 
 	return state && deal_pid(state->deal) == prev->pid && !migration_is_disabled(prev);
 }
@@ -71,18 +71,18 @@ static __always_inline void start(struct task_struct *p, s32 at)
 
 	if (!cpu)
 		return;
-	cpu->deal = 0;
-	cpu->pid = p->pid;
-	may_note(cpu, p);
+	cpu->share.deal = 0;
+	cpu->share.pid = p->pid;
+	may_note(&cpu->share, p);
 	if (task)
-		cpu->wants = task->wants;
+		cpu->share.wants = task->wants;
 	cpu->since_ns = scx_bpf_now();
 	cpu->counted = count_now(at);
 }
 
 static __always_inline void vacate(s32 cpu)
 {
-	struct un_cpu *state = cpus_of(cpu);
+	struct share_cpu *state = share_cpu_of(cpu);
 
 	if (state)
 		state->pid = 0;

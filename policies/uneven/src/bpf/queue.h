@@ -24,6 +24,17 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 	return is_shared(queue) ? (s64)(3 * knob_slice_ns / 2) : S64_MAX;
 }
 
+/* Whether any task waits that every CPU may take. */
+static __always_inline bool any_waits(void)
+{
+	bool waits = false;
+	u32 i;
+
+	bpf_for(i, 0, nr_types)
+		waits |= scx_bpf_dsq_nr_queued(queue_of_kind(i)) > 0;
+	return waits;
+}
+
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	struct un_task *task = tasks_of(p);
@@ -76,7 +87,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	bool found = false;
 
 	if (state)
-		state->chose_ns = scx_bpf_now();
+		state->share.chose_ns = scx_bpf_now();
 	if (take_forgotten(cpu, queue_of_kind(0), nr_types, knob_slice_ns))
 		return true;
 	head = vtime_head(cpu);

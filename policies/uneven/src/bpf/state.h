@@ -4,8 +4,7 @@
 #include "counters.h"
 #include "cpus.h"
 #include "knobs.h"
-#include "share.h"
-#include "swap.h"
+#include "shares.h"
 #include "task_table.h"
 #include "topology.h"
 #include "vtime.h"
@@ -16,46 +15,15 @@ struct un_task {
 
 TASK_STORAGE(struct un_task, tasks)
 
-/*
- * Written by its own CPU. Other CPUs read it, a tick old at most, and write `vtime` [preempt.h],
- * and atomically `deal` and `expects_ns`.
- */
+/* Written by its own CPU. Other CPUs read it, and write `vtime` [preempt.h]. */
 struct un_cpu {
-	struct wants wants; /* of the running task, as of its last charge */
-	u64 since_ns;  /* when that was */
+	struct share_cpu share;
+	u64 since_ns;  /* when the running task was last charged */
 	struct count counted; /* this CPU's count at that time */
-	u64 deal;
-	u64 expects_ns; /* when a task was last sent here */
-	u64 chose_ns;  /* when it last chose among waiting tasks */
-	s32 pid;	 /* the running task; 0: none */
 	u64 vtime;  /* of the running task, at since_ns; VTIME_IDLE: none */
-	u64 may[CPU_WORDS]; /* CPUs the running task may run on; all bits if all online ones */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct un_cpu, cpus)
-
-/* Notes where the running task may run. */
-static __always_inline void may_note(struct un_cpu *cpu, const struct task_struct *p)
-{
-	u32 word;
-
-	if (!goes_anywhere(p))
-		return cpus_allowed(p, cpu->may, nr_cpus);
-	for (word = 0; word < CPU_WORDS; word++)
-		cpu->may[word] = ~0ULL;
-}
-
-/*
- * Whether a CPU's task may run on another. Branchless, as the verifier follows both ways of a
- * branch.
- */
-static __always_inline bool may_run(const struct un_cpu *cpu, s32 at)
-{
-	u32 word = (u32)at / 64 & (CPU_WORDS - 1);
-
-	barrier_var(word);
-	return cpu->may[word] >> ((u32)at % 64) & 1;
-}
 
 /* Kinds of cores that p may run on, a bit for each. */
 static __always_inline u32 kinds_allowed(const struct task_struct *p)
@@ -80,22 +48,6 @@ __noinline int count_cpus(void)
 	bpf_for(i, 0, TYPES_MAX)
 		task_table.cpus[i] = there.of[i];
 	return 0;
-}
-
-/* A swap has to gain this much to be worth its two migrations: half a round. */
-static __always_inline s64 swap_worth(void)
-{
-	return knob_round_ns / 2;
-}
-
-/*
- * A task whose shares are unknown gets the default ones. Before there are any, all kinds are alike.
- */
-static __always_inline u64 shares_of(const struct task_slot *slot)
-{
-	u64 shares = slot ? task_share(slot) : 0;
-
-	return shares ? shares : task_share(&task_table.slots[0]);
 }
 
 /* A CPU's count, which only that CPU can read. */
@@ -128,6 +80,6 @@ static __always_inline void charge(struct task_struct *p, s32 at)
 	}
 	if (task) {
 		share_charge(&task->wants, shares_of(slot), kind, ran_ns, 4 * knob_round_ns);
-		cpu->wants = task->wants;
+		cpu->share.wants = task->wants;
 	}
 }

@@ -2,6 +2,7 @@
 /* Domains: CPUs under one memory controller, or under one cache if there is only one controller. */
 #pragma once
 #include "kernel.h"
+#include "cpus.h"
 #include "task_table.h"
 #include "topology.h"
 
@@ -42,4 +43,29 @@ static __always_inline void find_domains(void)
 static __always_inline s32 domain_of_share(u64 share)
 {
 	return share && share <= DOMAINS_MAX ? (s32)share - 1 : NO_DOMAIN;
+}
+
+/*
+ * Domains that p may run in, one bit each for the first 32. The table has them as kinds of cores.
+ */
+static __always_inline u32 domains_allowed(const struct task_struct *p)
+{
+	u32 domains = 0, i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (cpu_allowed(p, i) && cpu_domain(i) < 32)
+			domains |= 1U << (cpu_domain(i) & 31);
+	return domains;
+}
+
+/* Whether p may run on a CPU of this domain. */
+__noinline bool domain_takes(struct task_struct *p __arg_trusted, u32 domain)
+{
+	bool takes = false;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (cpu_domain(i) == domain && cpu_takes(p, i))
+			takes = true;
+	return takes;
 }

@@ -5,7 +5,7 @@
  * where.
  */
 #pragma once
-#include "share.h"
+#include "shares.h"
 
 /* A deal: this task goes to that CPU as soon as it stops. 0: none. */
 static __always_inline u64 deal_of(s32 pid, s32 cpu)

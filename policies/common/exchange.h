@@ -1,8 +1,53 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Exchange: which tasks swap CPUs. Read without locks: a CPU's state is a tick old at most. */
+/*
+ * Exchange: tasks swap CPUs so that each gets its part of every kind of core. A policy embeds
+ * `struct share_cpu` as `share` in its table of CPUs, and has the knobs slice and round. Read
+ * without locks: a CPU's state is a tick old at most.
+ */
 #pragma once
-#include "state.h"
-#include "queue.h"
+#include "cpus.h"
+#include "swap.h"
+#include "task_table.h"
+#include "topology.h"
+
+static __always_inline struct share_cpu *share_cpu_of(s32 cpu)
+{
+	__auto_type state = cpus_of(cpu);
+
+	return state ? &state->share : NULL;
+}
+
+/* The policy's: whether any task waits that every CPU may take. */
+static __always_inline bool any_waits(void);
+
+/* Notes where the running task may run. */
+static __always_inline void may_note(struct share_cpu *cpu, const struct task_struct *p)
+{
+	u32 word;
+
+	if (!goes_anywhere(p))
+		return cpus_allowed(p, cpu->may, nr_cpus);
+	for (word = 0; word < CPU_WORDS; word++)
+		cpu->may[word] = ~0ULL;
+}
+
+/*
+ * Whether a CPU's task may run on another. Branchless, as the verifier follows both ways of a
+ * branch.
+ */
+static __always_inline bool may_run(const struct share_cpu *cpu, s32 at)
+{
+	u32 word = (u32)at / 64 & (CPU_WORDS - 1);
+
+	barrier_var(word);
+	return cpu->may[word] >> ((u32)at % 64) & 1;
+}
+
+/* A swap has to gain this much to be worth its two migrations: half a round. */
+static __always_inline s64 swap_worth(void)
+{
+	return knob_round_ns / 2;
+}
 
 /* A task that was sent to a CPU arrives within this time, or not at all. */
 #define ARRIVES_NS 1000000
@@ -10,7 +55,7 @@
 /* The CPU that p was to go to by a deal, which this closes; -1: none. */
 static __always_inline s32 deal_close(struct task_struct *p, s32 cpu)
 {
-	struct un_cpu *here = cpus_of(cpu);
+	struct share_cpu *here = share_cpu_of(cpu);
 	u64 deal = here ? here->deal : 0;
 	s32 to = deal_cpu(deal);
 
@@ -20,26 +65,15 @@ static __always_inline s32 deal_close(struct task_struct *p, s32 cpu)
 	return cpu_takes(p, to) && cpu_is_active(to) ? to : -1;
 }
 
-static __always_inline bool deal_open(struct un_cpu *from, s32 pid, s32 to)
+static __always_inline bool deal_open(struct share_cpu *from, s32 pid, s32 to)
 {
 	return __sync_bool_compare_and_swap(&from->deal, 0, deal_of(pid, to));
 }
 
 /* Whether a CPU has nothing to run and no task is on its way there. */
-static __always_inline bool awaits(const struct un_cpu *cpu, u64 now)
+static __always_inline bool awaits(const struct share_cpu *cpu, u64 now)
 {
 	return !cpu->pid && elapsed_ns(cpu->expects_ns, now) > ARRIVES_NS;
-}
-
-/* Whether any task waits that every CPU may take. */
-static __always_inline bool any_waits(void)
-{
-	bool waits = false;
-	u32 i;
-
-	bpf_for(i, 0, nr_types)
-		waits |= scx_bpf_dsq_nr_queued(queue_of_kind(i)) > 0;
-	return waits;
 }
 
 /*
@@ -49,7 +83,7 @@ static __always_inline bool any_waits(void)
  * wait for ever. So a turn is shared by all tasks that have it, and after it no task is sent until
  * the CPU has chosen. Only ticks end turns, and this one may have begun just after a tick.
  */
-static __always_inline bool turn_is_over(const struct un_cpu *cpu, s32 at, bool any, u64 now)
+static __always_inline bool turn_is_over(const struct share_cpu *cpu, s32 at, bool any, u64 now)
 {
 	return elapsed_ns(cpu->chose_ns, now) > knob_slice_ns + tick_ns &&
 	       (any || scx_bpf_dsq_nr_queued(at) > 0);
@@ -59,8 +93,8 @@ static __always_inline bool turn_is_over(const struct un_cpu *cpu, s32 at, bool 
  * The gain of p by going from `cpu` to `at`, ns: in place of the task there, or if that CPU is
  * idle. 0: nothing.
  */
-static __always_inline s64 gain_at(const struct un_cpu *mine, s32 cpu, const struct un_cpu *other,
-				   s32 at, u64 now)
+static __always_inline s64 gain_at(const struct share_cpu *mine, s32 cpu,
+				   const struct share_cpu *other, s32 at, u64 now)
 {
 	u32 kind = cpu_kind(cpu), there = cpu_kind(at);
 
@@ -84,7 +118,7 @@ static __always_inline s64 gain_at(const struct un_cpu *mine, s32 cpu, const str
  */
 static __always_inline void exchange(struct task_struct *p, s32 cpu)
 {
-	struct un_cpu *mine = cpus_of(cpu), *other;
+	struct share_cpu *mine = share_cpu_of(cpu), *other;
 	u32 kind = cpu_kind(cpu), i;
 	s64 most = swap_worth();
 	u64 now = scx_bpf_now(), expected;
@@ -106,7 +140,7 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 		s32 at = cpu_neighbour(cpu, i);
 		s64 gain;
 
-		other = cpus_of(at);
+		other = share_cpu_of(at);
 		if (!other || cpu_kind(at) == kind || !cpu_takes(p, at))
 			continue;
 		gain = gain_at(mine, cpu, other, at, now);
@@ -115,7 +149,7 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 			to = at;
 		}
 	}
-	other = cpus_of(to);
+	other = share_cpu_of(to);
 	if (to < 0 || !other)
 		return;
 	expected = other->expects_ns;
@@ -141,7 +175,7 @@ static __always_inline void exchange(struct task_struct *p, s32 cpu)
 /* A CPU with nothing to run takes over the task of a slower CPU that gains most. */
 static __always_inline void take_over(s32 cpu)
 {
-	struct un_cpu *mine = cpus_of(cpu), *other;
+	struct share_cpu *mine = share_cpu_of(cpu), *other;
 	u32 kind = cpu_kind(cpu), i;
 	u64 now = scx_bpf_now();
 	s32 from = -1;
@@ -153,7 +187,7 @@ static __always_inline void take_over(s32 cpu)
 		s32 at = cpu_neighbour(cpu, i);
 		s64 gain;
 
-		other = cpus_of(at);
+		other = share_cpu_of(at);
 		if (!other || cpu_kind(at) <= kind || !other->pid || other->deal ||
 		    !may_run(other, cpu))
 			continue;
@@ -163,7 +197,7 @@ static __always_inline void take_over(s32 cpu)
 			from = at;
 		}
 	}
-	other = cpus_of(from);
+	other = share_cpu_of(from);
 	if (from < 0 || !other || !other->pid || !deal_open(other, other->pid, cpu))
 		return;
 	mine->expects_ns = now;

@@ -2,6 +2,7 @@
 /* Share: how much CPU time a task is owed on each kind of core, and which kind it gets next. */
 #pragma once
 #include "kernel.h"
+#include "task_table.h"
 
 /* The unit of a task's share of a kind: 16 bits for each kind, from the lowest bits. */
 #define SHARE_ONE 65535
@@ -48,3 +49,26 @@ static __always_inline u32 share_next(const struct wants *wants, u32 kinds)
 			next = kind;
 	return next;
 }
+
+/*
+ * A task whose shares are unknown gets the default ones. Before there are any, all kinds are alike.
+ */
+static __always_inline u64 shares_of(const struct task_slot *slot)
+{
+	u64 shares = slot ? task_share(slot) : 0;
+
+	return shares ? shares : task_share(&task_table.slots[0]);
+}
+
+/*
+ * Written by its own CPU. Other CPUs read it, a tick old at most, and write `deal` and `expects_ns`
+ * atomically.
+ */
+struct share_cpu {
+	struct wants wants; /* of the running task, as of its last charge */
+	u64 deal;
+	u64 expects_ns; /* when a task was last sent here */
+	u64 chose_ns;  /* when it last chose among waiting tasks */
+	s32 pid;	 /* the running task; 0: none */
+	u64 may[CPU_WORDS]; /* CPUs the running task may run on; all bits if all online ones */
+};
