@@ -69,3 +69,23 @@ __noinline bool domain_takes(struct task_struct *p __arg_trusted, u32 domain)
 			takes = true;
 	return takes;
 }
+
+/*
+ * Tells the control plane how many CPUs of each domain are online: `apart` from those of kinds of
+ * cores, if shares are of kinds.
+ */
+__noinline int count_domains(bool apart)
+{
+	u32 there[DOMAINS_MAX] = {}, i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (!cpu_is_gone(i))
+			there[cpu_domain(i)]++;
+	bpf_for(i, 0, DOMAINS_MAX) {
+		if (apart)
+			task_table.domain_cpus[i] = there[i];
+		else
+			task_table.cpus[i] = there[i];
+	}
+	return 0;
+}

@@ -2,6 +2,7 @@
 /* Share: how much CPU time a task is owed on each kind of core, and which kind it gets next. */
 #pragma once
 #include "kernel.h"
+#include "cpus.h"
 #include "task_table.h"
 
 /* The unit of a task's share of a kind: 16 bits for each kind, from the lowest bits. */
@@ -72,3 +73,17 @@ struct share_cpu {
 	s32 pid;	 /* the running task; 0: none */
 	u64 may[CPU_WORDS]; /* CPUs the running task may run on; all bits if all online ones */
 };
+
+/* Tells the control plane how many CPUs of each kind are online. */
+__noinline int count_kinds(void)
+{
+	struct by_type there = {};
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus)
+		if (!cpu_is_gone(i))
+			there.of[cpu_kind(i)]++;
+	bpf_for(i, 0, TYPES_MAX)
+		task_table.cpus[i] = there.of[i];
+	return 0;
+}

@@ -139,18 +139,18 @@ static __always_inline u64 vtime_common(struct task_struct *p)
 
 /*
  * The vtime that a task is queued by. A task that slept has no claim on the CPU time of those that
- * did not. A task that ran while no other waited owes at most a few slices of the lowest usual
- * weight, or of its own weight if lower. Else it would wait until all others together had had as
- * much.
+ * did not: it comes at most a slice before `present`, where they are. A task that ran while no
+ * other waited owes at most a few slices of the lowest usual weight, or of its own weight if lower.
+ * Else it would wait until all others together had had as much.
  */
-static __always_inline u64 vtime_queued(u64 vtime, u32 weight, u64 enq_flags, u64 slice_ns)
+static __always_inline u64 vtime_queued(u64 vtime, u64 present, u32 weight, u64 enq_flags,
+					u64 slice_ns)
 {
-	u64 most =
-		vtime_now + vtime_of(4 * slice_ns, weight < WEIGHT_USUAL ? weight : WEIGHT_USUAL);
+	u64 most = present + vtime_of(4 * slice_ns, weight < WEIGHT_USUAL ? weight : WEIGHT_USUAL);
 
 	if ((s64)(vtime - most) > 0)
 		vtime = most;
-	return enq_flags & SCX_ENQ_WAKEUP ? vtime_after(vtime, vtime_now - slice_ns) : vtime;
+	return enq_flags & SCX_ENQ_WAKEUP ? vtime_after(vtime, present - slice_ns) : vtime;
 }
 
 /*
@@ -230,16 +230,20 @@ static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 le
 	return vtime_now - VTIME_LEAD;
 }
 
-/* In enqueue: inserts p into a queue. Returns p's vtime there, by the common clock. */
-static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags,
-					u64 slice_ns)
+/*
+ * In enqueue: inserts p into a queue. `present` is the vtime of those that have not slept. Returns
+ * p's vtime there, by the common clock.
+ */
+static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64 present,
+					   u64 enq_flags, u64 slice_ns)
 {
 	struct task_slot_of *of = task_slots_of(p);
 	u64 lent = vtime_take_lead(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
 	u64 *behind;
 
-	vtime = vtime_queued(vtime, vtime_weight_of(p, of ? task_table_at(of->slot) : NULL),
-			     enq_flags, slice_ns);
+	vtime = vtime_queued(vtime, present,
+			     vtime_weight_of(p, of ? task_table_at(of->slot) : NULL), enq_flags,
+			     slice_ns);
 	if (vtime_is_urgent(p, queue, enq_flags))
 		vtime = vtime_lead(of, vtime, lent, slice_ns);
 	if (of && !of->lead_ns && task_is_idle(p)) {
@@ -258,6 +262,12 @@ static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 en
 	note_waiting(queue);
 	scx_bpf_dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
 	return vtime;
+}
+
+static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags,
+					u64 slice_ns)
+{
+	return vtime_insert_at(p, queue, vtime_now, enq_flags, slice_ns);
 }
 
 /*

@@ -104,6 +104,11 @@ void OP(dino_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 	note_kinds(p);
 }
 
+static __always_inline int count_cpus(void)
+{
+	return count_domains(false);
+}
+
 static __always_inline u32 shared_queues(void)
 {
 	return nr_domains;

@@ -25,19 +25,6 @@ struct dn_cpu {
 
 CPU_TABLE(struct dn_cpu, cpus)
 
-/* Tells the control plane how many CPUs of each domain are online. */
-__noinline int count_cpus(void)
-{
-	u32 there[DOMAINS_MAX] = {}, i;
-
-	bpf_for(i, 0, nr_cpus)
-		if (!cpu_is_gone(i))
-			there[cpu_domain(i)]++;
-	bpf_for(i, 0, DOMAINS_MAX)
-		task_table.cpus[i] = there[i];
-	return 0;
-}
-
 /* The domain that p was given, if it has a CPU for p. p's affinity may have changed since. */
 static __always_inline s32 task_home(struct task_struct *p)
 {

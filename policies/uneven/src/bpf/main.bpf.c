@@ -124,7 +124,7 @@ static const struct roles roles = {
 	.idle = take_over,
 	.tick = exchange,
 	.kinds = kinds_allowed,
-	.count_cpus = count_cpus,
+	.count_cpus = count_kinds,
 	.enter = enter,
 };
 

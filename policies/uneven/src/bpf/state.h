@@ -36,20 +36,6 @@ static __always_inline u32 kinds_allowed(const struct task_struct *p)
 	return kinds;
 }
 
-/* Tells the control plane how many CPUs of each kind are online. */
-__noinline int count_cpus(void)
-{
-	struct by_type there = {};
-	u32 i;
-
-	bpf_for(i, 0, nr_cpus)
-		if (!cpu_is_gone(i))
-			there.of[cpu_kind(i)]++;
-	bpf_for(i, 0, TYPES_MAX)
-		task_table.cpus[i] = there.of[i];
-	return 0;
-}
-
 /* A CPU's count, which only that CPU can read. */
 static __always_inline struct count count_now(s32 at)
 {
