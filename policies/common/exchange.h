@@ -65,6 +65,20 @@ static __always_inline s32 deal_close(struct task_struct *p, s32 cpu)
 	return cpu_takes(p, to) && cpu_is_active(to) ? to : -1;
 }
 
+/*
+ * In enqueue: sends a task with a deal to the CPU of the deal. Whether it did. From 6.14 on the
+ * kernel does not call enqueue for a task that cannot migrate now.
+ */
+static __always_inline bool deal_follow(struct task_struct *p, s32 here)
+{
+	s32 to = deal_close(p, here);
+
+	if (to < 0 || migration_is_disabled(p))
+		return false;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | to, knob_slice_ns, 0);
+	return true;
+}
+
 static __always_inline bool deal_open(struct share_cpu *from, s32 pid, s32 to)
 {
 	return __sync_bool_compare_and_swap(&from->deal, 0, deal_of(pid, to));

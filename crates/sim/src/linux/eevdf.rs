@@ -13,8 +13,8 @@
 use machine::{Machine, Paths};
 use workload::Fair;
 
+use super::capacity::Capacity;
 use super::domains::Domains;
-use super::eevdf_capacity::Capacity;
 use super::eevdf_queue::{Entity, Placing, Queue};
 use super::newidle::NewIdle;
 use crate::account::Func;

@@ -3,9 +3,9 @@
 
 use machine::CpuSet;
 
+use super::capacity::greater;
 use super::domains::Level;
 use super::eevdf::{Eevdf, Habit, MIGRATION_COST_NS};
-use super::eevdf_capacity::greater;
 use super::eevdf_group::{Group, Kind, numa_imbalance};
 use crate::class::Class;
 use crate::ids::{CpuId, TaskId};

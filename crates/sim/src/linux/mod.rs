@@ -4,6 +4,7 @@
 //! `Cfs` is the class of Linux 2.6.38, `Eevdf` that of 6.12 and later. Both follow kernel/sched/fair.c
 //! (kernel/sched_fair.c then) step by step, and pay for their reads from other CPUs.
 
+mod capacity;
 mod cfs;
 mod cfs_balance;
 mod cfs_place;

@@ -85,7 +85,7 @@ fn a_policy_that_promises_too_much_is_found() {
     ];
     for (checker, policy, promises) in lies {
         let liar = liar(policy, promises);
-        let failures = swarm(0..60, &[liar]).failures;
+        let failures = swarm(0..200, &[liar]).failures;
         let by_it = |failure: &&Failure| match &failure.error {
             SimError::Violation(violation) => violation.checker == checker,
             _ => false,

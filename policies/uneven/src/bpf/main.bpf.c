@@ -40,13 +40,10 @@ static __always_inline s32 claim_of_kind(struct task_struct *p, s32 prev_cpu, u6
 /* A task with a deal goes to the CPU of the deal; any other waits in the queue of its kind. */
 void OP(uneven_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	s32 here = scx_bpf_task_cpu(p), to = deal_close(p, here);
+	s32 here = scx_bpf_task_cpu(p);
 
-	/* From 6.14 on the kernel does not call this for a task that cannot migrate now. */
-	if (to >= 0 && !migration_is_disabled(p)) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | to, knob_slice_ns, 0);
+	if (deal_follow(p, here))
 		return;
-	}
 	queue_up(p, enq_flags);
 	/*
 	 * p was to leave, and cannot. Its CPU has no other task, and does not look again before it
