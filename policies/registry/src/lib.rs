@@ -40,7 +40,7 @@ macro_rules! folders {
 }
 
 /// In the order in which `paceline list` shows them.
-pub static FOLDERS: &[Folder] = folders![flsched, cas, uneven, dino, avx, baseline];
+pub static FOLDERS: &[Folder] = folders![composed, flsched, cas, uneven, dino, avx, baseline];
 
 /// All policies in a row.
 pub static POLICIES: LazyLock<Vec<&'static Policy>> =

@@ -69,7 +69,8 @@ fn every_key_of_a_paper_file_has_its_entry() {
     let mut found = BTreeSet::new();
     for (_, table) in tables("papers") {
         // Experiments and similar tables have names as keys; so have policies, costs, programs and scales.
-        let names = ["experiment", "sweep", "trial", "neighbours", "each", "costs", "profile"];
+        let names =
+            ["experiment", "sweep", "trial", "neighbours", "each", "costs", "profile", "load"];
         keys(&toml::Value::Table(table), &names, &mut found);
     }
     // Constants of a machine's fabric, which a figure scales.

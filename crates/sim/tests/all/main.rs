@@ -3,6 +3,7 @@
 
 mod cas;
 mod common;
+mod composed;
 mod determinism;
 mod domains;
 mod ext;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The composed policy: each of its mechanisms does what it does in its own policy, and nothing where it is off.
+
+use machine::find;
+use policies::POLICIES;
+use policy::Instance;
+use sim::{Scenario, Scheduler, Traced, run_traced};
+use trace::Outcome;
+use workload::programs::Programs;
+use workload::{Demand, Step, Task, Workload};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn ran(machine: &str, workload: Workload, policy: &str) -> Traced {
+    let scheduler = Scheduler::Policy(Instance::parse(policy, &POLICIES).unwrap());
+    run_traced(&Scenario::new(find(machine).unwrap(), workload, scheduler)).unwrap()
+}
+
+fn work(outcome: &Outcome) -> Vec<f64> {
+    outcome.progress.values().copied().collect()
+}
+
+#[test]
+fn programs_share_uneven_cores_and_do_not_with_share_off() {
+    let least = |policy: &str| {
+        let workload = Programs::embedded().build("diverse").unwrap();
+        let work = work(&ran("phenom-2f4s", workload, policy).outcome);
+        work.iter().copied().fold(f64::INFINITY, f64::min) / 1e9
+    };
+    let (shared, own, off) = (least("paceline"), least("min-fair"), least("paceline:share=off"));
+    assert!(shared > 1.2 * off, "the program that does worst: {shared} s, without shares {off} s");
+    assert!((shared / own - 1.0).abs() < 0.1, "{shared} s, under min-fair {own} s");
+}
+
+/// Threads that go to memory much, all in one domain at first.
+fn devils() -> Workload {
+    let devil = |at: usize| Task {
+        name: format!("devil-{at}"),
+        process: at + 1,
+        steps: vec![Step::Run { work_ns: 1000 * SECOND_NS }],
+        memory: Some(Demand { mpki: 30.0, cpi: 0.8, bytes: 64 << 20, overlap: None }),
+        ..Task::default()
+    };
+    let tasks = (0..16).map(devil).collect();
+    Workload { tasks, duration_ns: Some(20 * SECOND_NS), ..Workload::default() }
+}
+
+#[test]
+fn threads_stay_in_the_domains_that_they_are_given() {
+    let on = ran("opteron-8356", devils(), "paceline").outcome;
+    assert!(!on.placed.is_empty(), "no thread was placed");
+    let off = ran("opteron-8356", devils(), "paceline:place=off").outcome;
+    assert!(off.placed.is_empty(), "{} places", off.placed.len());
+    let (with, without): (f64, f64) = (work(&on).iter().sum(), work(&off).iter().sum());
+    assert!(with > 0.97 * without, "{with} ns of work, without places {without}");
+    assert!(on.observed.migrations < 20 * 16, "{} migrations", on.observed.migrations);
+}
+
+/// On a machine with two domains, each with two kinds of cores.
+#[test]
+fn threads_are_placed_and_share_fast_cores_at_once() {
+    let outcome = ran("arm-2x12", devils(), "paceline").outcome;
+    let is_placed = |tid: &&u32| outcome.domains_of(**tid).last().is_some();
+    let placed = outcome.progress.keys().filter(is_placed).count();
+    assert!(placed >= 12, "{placed} of 16 threads are placed");
+    let fast: u64 = outcome.observed.tasks.values().filter_map(|task| task.kind_ns.first()).sum();
+    let all: u64 = outcome.observed.tasks.values().flat_map(|task| &task.kind_ns).sum();
+    assert!(
+        fast as f64 > 0.4 * all as f64,
+        "there is a fast core for half of them: {fast} of {all} ns"
+    );
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * paceline: the mechanisms of five papers in one scheduler, each where it pays.
+ *
+ * Place: a task belongs to a memory domain (DINO) where there are several and counters tell which
+ * threads miss most. Share: within it a task gets its part of each kind of core (min-fair) where
+ * kinds differ. Order: the task with the least CPU time by weight is next on its CPU. A woken task
+ * takes an idle CPU at once, without any queue, or that of a running task that has had more.
+ *
+ * Where mechanisms disagree, affinity goes over everything, the bound on waits over fairness,
+ * fairness over the domain, and the domain over the kind.
+ */
+#include "state.h"
+#include "fair.h"
+#include "queue.h"
+
+LICENSE;
+
+/* A task with a deal goes to the CPU of the deal; any other waits for a CPU. */
+void OP(paceline_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 here = scx_bpf_task_cpu(p);
+
+	if (shares_kinds() && deal_follow(p, here))
+		return;
+	queue_up(p, enq_flags);
+	/* Its CPU has no other task, and does not look again before it idles. */
+	if (enq_flags & SCX_ENQ_LAST)
+		scx_bpf_kick_cpu(here, SCX_KICK_IDLE);
+}
+
+/* Share: a task with a deal leaves, and one that is to go home, although no other waits. */
+static __always_inline bool depart(s32 cpu, struct task_struct *prev)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+
+	if (!state || migration_is_disabled(prev))
+		return false;
+	if (state->leaves == prev->pid) {
+		state->left_ns = scx_bpf_now();
+		return true;
+	}
+	return shares_kinds() && deal_pid(state->share.deal) == prev->pid;
+}
+
+static __always_inline void start(struct task_struct *p, s32 at)
+{
+	struct pl_cpu *cpu = cpus_of(at);
+	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
+
+	if (!cpu)
+		return;
+	cpu->began_ns = cpu->since_ns = scx_bpf_now();
+	cpu->leaves = 0;
+	cpu->home = home_of(p);
+	cpu->share.deal = 0;
+	cpu->share.pid = p->pid;
+	if (!task)
+		return;
+	may_note(&cpu->share, p);
+	cpu->share.wants = task->wants;
+	if (reads_counters && at == this_cpu())
+		cpu->counted = cpu_count();
+}
+
+static __always_inline void follow(struct task_struct *p, s32 at)
+{
+	struct pl_cpu *cpu = cpus_of(at);
+
+	if (cpu)
+		cpu->home = home_of(p);
+}
+
+/* Whether a domain has a CPU for a task that comes: idle, or with a task that belongs elsewhere. */
+__noinline bool has_room(u32 domain)
+{
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		struct pl_cpu *cpu = cpu_domain(i) == domain && !cpu_is_away(i) ? cpus_of(i) : NULL;
+
+		if (cpu &&
+		    (!cpu->share.pid || (cpu->home != NO_DOMAIN && cpu->home != (s32)domain)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A task away from home goes there once there is room, or once another one waits here. At home it
+ * swaps with a task on another kind of core if both come nearer to their shares.
+ */
+static __always_inline void move_on(struct task_struct *p, s32 at)
+{
+	struct pl_cpu *cpu = cpus_of(at);
+	s32 home = cpu ? cpu->home : NO_DOMAIN;
+
+	if (!cpu)
+		return;
+	if (is_overtaken(at, p)) {
+		scx_bpf_task_set_slice(p, 0);
+		return;
+	}
+	if (home == NO_DOMAIN || home == (s32)cpu_domain(at)) {
+		if (shares_kinds())
+			exchange(p, at);
+		return;
+	}
+	if (!domain_takes(p, home) || (!has_room(home) && !queue_waits(at)))
+		return;
+	cpu->leaves = p->pid;
+	scx_bpf_task_set_slice(p, 0);
+}
+
+static __always_inline void idle(s32 cpu)
+{
+	if (shares_kinds())
+		take_over(cpu);
+}
+
+static __always_inline void vacate(s32 cpu)
+{
+	struct share_cpu *state = share_cpu_of(cpu);
+
+	if (state)
+		state->pid = 0;
+}
+
+void OP(paceline_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (slot)
+		slot->cgroup = cgroup_id(to);
+}
+
+static __always_inline s32 enter(struct task_struct *p)
+{
+	return tasks_add(p) ? 0 : -ENOMEM;
+}
+
+void OP(paceline_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	note_kinds(p);
+}
+
+static const struct roles roles = {
+	.take = queue_take,
+	.waits = queue_waits,
+	.start = start,
+	.charge = charge_time,
+	.claim = claim,
+	.taker = taker,
+	.running_vtime = running_vtime,
+	.vacate = vacate,
+	.depart = depart,
+	.idle = idle,
+	.follow = follow,
+	.tick = move_on,
+	.kinds = kinds_of,
+	.domains = domains_allowed,
+	.count_cpus = count_places,
+	.enter = enter,
+	.init = find_domains,
+};
+
+OPS(paceline) = {
+	FAIR_OPS,
+	.enqueue = (void *)paceline_enqueue,
+	.update_idle = KERNEL_ONLY(chassis_update_idle),
+	.set_cpumask = (void *)paceline_set_cpumask,
+	.cgroup_move = (void *)paceline_cgroup_move,
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP |
+		 SCX_OPS_KEEP_BUILTIN_IDLE,
+	.name = "paceline",
+};

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Queue: one for each CPU, ordered by virtual time, and which of them a CPU takes from. No queue is
+ * shared while every CPU has something to run. A CPU compares its own queue with one other each
+ * time. So queues drift apart by little, and a look costs the same on any number of CPUs.
+ */
+#pragma once
+#include "state.h"
+#include "exchange.h"
+#include "overdue.h"
+#include "preempt.h"
+
+/* A task that takes the place of one that went home arrives within this time, or not at all. */
+#define COMES_NS 1000000
+
+/* Whether any task waits. */
+static __always_inline bool any_waits(void)
+{
+	return first_waiting(0, nr_cpus) >= 0;
+}
+
+/* Whether a task that belongs to this domain and gets this kind next may wait for a CPU. */
+static __always_inline bool cpu_suits(s32 cpu, s32 home, u32 kind)
+{
+	return (home == NO_DOMAIN || cpu_domain(cpu) == (u32)home) &&
+	       (!shares_kinds() || kind >= nr_types || cpu_kind(cpu) == kind);
+}
+
+/* An idle CPU near `prev` that suits p, now claimed; -1: none. */
+__noinline s32 claim_suiting(struct task_struct *p __arg_trusted, s32 prev, s32 home, u32 kind)
+{
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		s32 cpu = cpu_neighbour(prev, i);
+
+		if (cpu_suits(cpu, home, kind) && cpu_takes(p, cpu) &&
+		    scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+/* Place: an idle CPU of p's domain and kind, else one of its domain, else any. */
+static __always_inline s32 claim(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	s32 home = home_of(p), cpu = -1;
+
+	if (shares_kinds() || home != NO_DOMAIN)
+		cpu = claim_suiting(p, prev_cpu, home, kind_next(p));
+	if (cpu < 0 && shares_kinds() && home != NO_DOMAIN)
+		cpu = claim_suiting(p, prev_cpu, home, TYPES_MAX);
+	if (cpu < 0 && (home == NO_DOMAIN || !domain_takes(p, home)))
+		cpu = place_idle_near(p, prev_cpu, wake_flags);
+	return cpu;
+}
+
+/* How many tasks run on a CPU or wait for it. */
+static __always_inline s32 load_of(s32 cpu)
+{
+	struct share_cpu *state = share_cpu_of(cpu);
+
+	return scx_bpf_dsq_nr_queued(cpu) + (state && state->pid);
+}
+
+/*
+ * The CPU with the fewest tasks of those that suit p, nearest first; else the one with the shortest
+ * queue of all that take it. Not inlined: the verifier walks it once.
+ */
+__noinline s32 shortest_suiting(struct task_struct *p __arg_trusted, s32 home, u32 kind)
+{
+	s32 own = scx_bpf_task_cpu(p), best = -1, least = S32_MAX;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		s32 cpu = cpu_neighbour(own, i);
+
+		s32 load = load_of(cpu);
+
+		if (load < least && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu)) {
+			least = load;
+			best = cpu;
+		}
+	}
+	return best < 0 ? cpu_queue_shortest(p) : best;
+}
+
+/* The CPU that p waits for: its last one, if that suits. */
+static __always_inline s32 cpu_for(struct task_struct *p, s32 home)
+{
+	s32 own = scx_bpf_task_cpu(p);
+	u32 kind = kind_of(p);
+
+	if (p->nr_cpus_allowed == 1 || (cpu_suits(own, home, kind) && cpu_takes(p, own)))
+		return own;
+	return shortest_suiting(p, home, kind);
+}
+
+/* Only the CPU that a woken task waits for is preempted: others may not look at its queue next. */
+static __always_inline s32 taker(u64 queue, u32 i)
+{
+	return i ? -1 : (s32)queue;
+}
+
+/* Whether a task waits for this CPU. */
+static __always_inline bool queue_waits(s32 cpu)
+{
+	return scx_bpf_dsq_nr_queued(cpu) > 0;
+}
+
+/*
+ * A task that has just begun is not preempted. Tasks that pass messages run for shorter than that,
+ * and one that is preempted while it holds a lock makes others wait.
+ */
+#define PROTECTED_NS 700000
+
+static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+
+	if (!state || elapsed_ns(state->began_ns, scx_bpf_now()) < PROTECTED_NS)
+		return S64_MAX;
+	return WAKEUP_NS;
+}
+
+/* Whether a task waits that would have preempted p, had p not just begun then. */
+static __always_inline bool is_overtaken(s32 cpu, struct task_struct *p)
+{
+	s64 head = queue_waits(cpu) ? vtime_head(cpu) : S64_MAX;
+
+	return head != S64_MAX && head + WAKEUP_NS < vtime_ahead(vtime_common(p));
+}
+
+/* Makes a CPU of a domain send its task home if that belongs elsewhere. Whether there was one. */
+__noinline bool clear_domain(u32 domain)
+{
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		struct pl_cpu *cpu = cpus_of(i);
+		s32 pid = cpu ? cpu->share.pid : 0;
+
+		if (!cpu || !pid || cpu_domain(i) != domain || cpu->leaves == pid ||
+		    cpu->home == NO_DOMAIN || cpu->home == (s32)domain)
+			continue;
+		cpu->leaves = pid;
+		scx_bpf_kick_cpu(i, SCX_KICK_PREEMPT);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Where the tasks of a CPU are by virtual time: at its running task, if that is behind the newest.
+ * A woken task goes before those that it meets there, whatever others elsewhere have had.
+ */
+static __always_inline u64 present_at(s32 cpu)
+{
+	u64 *running = running_vtime(cpu), vtime = running ? *running : VTIME_IDLE;
+
+	return vtime != VTIME_IDLE && vtime_ahead(vtime) < 0 ? vtime : vtime_now;
+}
+
+static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
+{
+	s32 home = home_of(p), cpu = cpu_for(p, home);
+	u64 vtime = vtime_insert_at(p, cpu, present_at(cpu), enq_flags, knob_slice_ns);
+
+	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home && clear_domain(home))
+		return;
+	/* This CPU looks first, if it is idle: others may be about to get another task. */
+	if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return;
+	}
+	if (place_kick_idle(p) || preempt_idle_task(p, cpu))
+		return;
+	if (may_preempt(p, enq_flags))
+		preempt_for(cpu, vtime, goes_anywhere(p));
+	cpu_queue_kick(p, cpu);
+}
+
+/* Takes the first task of a queue, if there is one. Not inlined: the verifier walks it once. */
+__noinline bool take_first(u64 queue)
+{
+	return vtime_take(queue, knob_slice_ns);
+}
+
+/*
+ * Another CPU whose queue is compared with this one's, another one each time; -1: none now. Tasks
+ * of another domain wait at home.
+ */
+static __always_inline s32 cpu_to_compare(s32 cpu, struct pl_cpu *state)
+{
+	s32 other;
+
+	if (nr_cpus < 2)
+		return -1;
+	other = cpu_neighbour(cpu, 1 + state->looks++ % (nr_cpus - 1));
+	return has_homes() && cpu_domain(other) != cpu_domain(cpu) ? -1 : other;
+}
+
+/*
+ * Takes the task with the least CPU time of those that wait for this CPU. One that waits for
+ * another counts if it is a slice behind. `prev` continues unless a task has had less. Returns
+ * whether a task was taken.
+ */
+static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX, head;
+	s32 queue = -1, other;
+
+	if (!state)
+		return false;
+	state->share.chose_ns = scx_bpf_now();
+	if (take_forgotten(cpu, 0, 0, knob_slice_ns))
+		return true;
+	head = vtime_head(cpu);
+	if (head < least) {
+		least = head;
+		queue = cpu;
+	}
+	other = least == S64_MAX ? -1 : cpu_to_compare(cpu, state);
+	head = other < 0 ? S64_MAX : vtime_head(other);
+	if (head < least - (s64)knob_slice_ns) {
+		least = head;
+		queue = other;
+	}
+	if (take_overdue(cpu, least, knob_slice_ns))
+		return true;
+	if (queue >= 0 && take_first(queue))
+		return true;
+	if (queue >= 0 && queue != cpu && !prev && take_first(cpu))
+		return true;
+	if (cpu_queue_take_from_away(cpu))
+		return true;
+	if (prev)
+		return false;
+	/* A task that takes the place of one that went home is on its way. */
+	if (has_homes() && elapsed_ns(state->left_ns, scx_bpf_now()) <= COMES_NS)
+		return take_first(cpu);
+	/* Nothing to run: take any task. The head of a queue may be pinned elsewhere. */
+	return cpu_queue_take_near(cpu, true);
+}

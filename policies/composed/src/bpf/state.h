@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The policy's state of each task and each CPU, and what a run costs. */
+#pragma once
+#include "counters.h"
+#include "cpus.h"
+#include "domain.h"
+#include "knobs.h"
+#include "shares.h"
+#include "swap.h"
+#include "task_table.h"
+#include "topology.h"
+#include "vtime.h"
+
+struct pl_task {
+	struct wants wants;
+};
+
+TASK_STORAGE(struct pl_task, tasks)
+
+/* Written by its own CPU. Other CPUs read it, and write `vtime` [preempt.h] and `leaves`. */
+struct pl_cpu {
+	struct share_cpu share;
+	u64 began_ns; /* when the running task's turn began */
+	u64 since_ns; /* when it was last charged */
+	struct count counted; /* this CPU's count at that time */
+	u64 vtime; /* of the running task, at since_ns; VTIME_IDLE: none */
+	u64 left_ns; /* when a task last went home from here */
+	s32 leaves; /* the task that goes home from here at the next chance */
+	s32 home; /* the domain of the running task; NO_DOMAIN: none */
+	u32 looks; /* how often this CPU has looked at another one's queue */
+} __attribute__((aligned(64)));
+
+CPU_TABLE(struct pl_cpu, cpus)
+
+/* Whether tasks get shares of kinds of cores. A constant once loaded, so the rest is left out. */
+static __always_inline bool shares_kinds(void)
+{
+	return nr_types > 1 && knob_share != OFF;
+}
+
+/* Whether tasks belong to memory domains. */
+static __always_inline bool has_homes(void)
+{
+	return knob_place != OFF;
+}
+
+/* The domain that p belongs to, if it has a CPU for p. p's affinity may have changed since. */
+static __always_inline s32 home_of(struct task_struct *p)
+{
+	struct task_slot *slot = has_homes() ? task_slot(p) : NULL;
+	s32 home = slot ? domain_of_share(slot->home) : NO_DOMAIN;
+
+	if (home == NO_DOMAIN)
+		return home;
+	if (home < 32 && !(slot->domains >> (home & 31) & 1))
+		return NO_DOMAIN;
+	return nr_away && !domain_takes(p, home) ? NO_DOMAIN : home;
+}
+
+/* The kind of core that p is most behind on. */
+static __always_inline u32 kind_next(struct task_struct *p)
+{
+	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
+
+	return task ? share_next(&task->wants, nr_types) : 0;
+}
+
+/*
+ * The kind of core that p waits for: that of its last CPU, unless it is behind on another by half a
+ * round. A task that runs briefly need not move for each of its turns.
+ */
+static __always_inline u32 kind_of(struct task_struct *p)
+{
+	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
+	u32 own = cpu_kind(scx_bpf_task_cpu(p)), next = kind_next(p);
+
+	return task && move_gain(&task->wants, own, next) > (s64)(knob_round_ns / 2) ? next : own;
+}
+
+/* Kinds of cores that p may run on, a bit for each. */
+static __always_inline u32 kinds_of(const struct task_struct *p)
+{
+	u32 kinds = 0, i;
+
+	bpf_for(i, 0, nr_cpus)
+		kinds |= (u32)cpu_allowed(p, i) << cpu_kind(i);
+	return kinds;
+}
+
+/* Tells the control plane how many CPUs of each kind and of each domain are online. */
+static __always_inline int count_places(void)
+{
+	count_kinds();
+	return count_domains(true);
+}
+
+/* Charges p for its time on a CPU since the last charge. */
+static __always_inline void charge_time(struct task_struct *p, s32 at)
+{
+	struct pl_cpu *cpu = cpus_of(at);
+	struct task_slot *slot = task_slot(p);
+	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
+	u64 now = scx_bpf_now(), ran_ns;
+	u32 kind = cpu_kind(at);
+
+	if (!cpu)
+		return;
+	ran_ns = elapsed_ns(cpu->since_ns, now);
+	cpu->since_ns = now;
+	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	if (slot) {
+		task_table_charge(slot, p, ran_ns);
+		slot->ran_ns.of[kind] += ran_ns;
+	}
+	if (!task)
+		return;
+	if (slot && reads_counters && at == this_cpu()) {
+		struct count before = cpu->counted;
+
+		cpu->counted = cpu_count();
+		count_into(slot, kind, before, cpu->counted);
+	}
+	share_charge(&task->wants, shares_of(slot), kind, ran_ns, 4 * knob_round_ns);
+	cpu->share.wants = task->wants;
+}

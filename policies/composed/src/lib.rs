@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One scheduler in place of five: the mechanisms of the papers, each where the machine has what it is for.
+//!
+//! The data plane (`src/bpf/`) composes them. The control plane ([`Composed`]) has DINO's plan of memory domains and
+//! min-fair's plan of shares side by side. [`mechanisms`] says which of them work on a machine, and why.
+
+mod control;
+mod mechanisms;
+
+use policy::{
+    Fit, Keeps, Knob, Plan, Policy, Promises, Site, TICK_NS_MAX, Told, Trials, Tried, Unit,
+    Variable,
+};
+
+pub use control::Composed;
+pub use mechanisms::{Mechanism, Wanted, mechanisms};
+
+policy::built!(paceline);
+
+const MS: u64 = 1_000_000;
+/// Decimal knobs are in millionths.
+const ONE: u64 = 1_000_000;
+
+/// Its policies.
+pub static ALL: &[&Policy] = &[&PACELINE];
+
+/// The mechanisms of five papers in one scheduler.
+pub static PACELINE: Policy = Policy {
+    name: "paceline",
+    summary: "memory domains and uneven cores in one scheduler by virtual time, each where the machine has them",
+    about: "The mechanisms of DINO and min-fair, composed; the papers are named at those policies.",
+    knobs: &[
+        Knob {
+            name: "slice",
+            variable: paceline::SLICE_NS,
+            unit: Unit::Duration { min: MS, max: 100 * MS },
+            help: "how long a task runs before the next one's turn, where tasks wait",
+        },
+        Knob {
+            name: "round",
+            variable: paceline::ROUND_NS,
+            unit: Unit::Duration { min: 4 * MS, max: 1000 * MS },
+            help: "shares of kinds of cores are kept within about half of this",
+        },
+        Knob {
+            name: "place",
+            variable: paceline::PLACE,
+            unit: Unit::Choice(Wanted::NAMES),
+            help: "memory domains: auto where there are several, on, or off",
+        },
+        Knob {
+            name: "share",
+            variable: paceline::SHARE,
+            unit: Unit::Choice(Wanted::NAMES),
+            help: "kinds of cores: auto where there are several, on, or off",
+        },
+        Knob {
+            name: "target",
+            variable: Variable::of_control_plane(850_000),
+            unit: Unit::Decimal { min: 0, max: ONE },
+            help: "the part of its fair performance that each task gets at least, on uneven cores",
+        },
+    ],
+    build: paceline::BUILD,
+    promises: |_| Promises {
+        idle_while_runnable_ns_max: Some(TICK_NS_MAX),
+        sched_idle_wait_ns_max: Some(10_000 * MS),
+        ..Promises::default()
+    },
+    keeps: Keeps::BY_VIRTUAL_TIME,
+    control: Some(Plan { begin: control::begin, told: Told::Speeds }),
+    fits: Some(fits),
+    tried: Tried::Everywhere,
+    trials: Trials { day: &["paceline"], ..Trials::NONE },
+    ..Policy::BARE
+};
+
+fn fits(site: &Site) -> Fit {
+    let working = mechanisms(site.domains, site.kinds, [Wanted::Auto; 2]);
+    let on: Vec<String> = working.iter().filter(|one| one.on).map(|one| one.why.clone()).collect();
+    match on.is_empty() {
+        true => Fit::open("nothing to place or share out: a fair scheduler by virtual time"),
+        false => Fit::yes(format!("fits: {}", on.join(", "))),
+    }
+}
