@@ -511,6 +511,7 @@ mod tests {
                     }
                     Shown::Neighbours { ref of, .. } => paper.neighbours.contains_key(of),
                     Shown::Domains { .. } => true,
+                    Shown::Cells { .. } => paper.matrix.is_some(),
                     Shown::Bench { ref experiments } => {
                         experiments.iter().all(|name| paper.experiment.contains_key(name))
                     }

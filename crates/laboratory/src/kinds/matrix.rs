@@ -380,3 +380,51 @@ pub fn chart(view: &View, of: &str, lab: &mut Laboratory) -> Result<Chart, Failu
     chart.plots.push((caption, map));
     Ok(chart)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::find;
+
+    fn matrix() -> Matrix {
+        find("composed").unwrap().remove(0).matrix.unwrap()
+    }
+
+    #[test]
+    fn every_cell_has_a_machine_and_a_load_with_tasks() {
+        let matrix = matrix();
+        let cells: Vec<_> = matrix.on.iter().flat_map(|on| on.cells(false)).collect();
+        assert!(cells.len() >= 60, "{} cells", cells.len());
+        for (on, load, pressure) in cells {
+            let machine = find_machine(&on.machine).unwrap();
+            let of = &matrix.load[load];
+            let workload = built(load, &of.parts, machine.cpus.len(), pressure, of.seconds);
+            assert!(!workload.unwrap().tasks.is_empty(), "{} {load}", on.machine);
+        }
+        assert!(matrix.on.iter().flat_map(|on| on.cells(true)).count() < 10);
+    }
+
+    fn outcome(work: &[(&str, f64)], elapsed_ns: u64) -> Outcome {
+        let mut outcome = Outcome { elapsed_ns, ..Outcome::default() };
+        for (at, (name, done)) in work.iter().enumerate() {
+            outcome.names.insert(at as u32, name.to_string());
+            outcome.progress.insert(at as u32, *done);
+        }
+        outcome
+    }
+
+    #[test]
+    fn a_program_counts_by_the_work_of_all_its_tasks() {
+        let base = outcome(&[("a-0", 1.0), ("a-1", 3.0), ("b-0", 2.0)], 10);
+        let own = outcome(&[("a-0", 4.0), ("a-1", 4.0), ("b-0", 1.0)], 10);
+        let mut score = Score::default();
+        score.add(&own, &base);
+        assert_eq!((score.speed[0], score.worst_program[0]), (1.0, 0.5));
+        assert_eq!(score.wait_p99, [1.0], "no task waited");
+    }
+
+    #[test]
+    fn a_load_that_ends_by_itself_counts_by_its_time() {
+        assert_eq!(speeds(&outcome(&[], 50), &outcome(&[], 100)), [2.0]);
+    }
+}
