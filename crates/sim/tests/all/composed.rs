@@ -70,3 +70,22 @@ fn threads_are_placed_and_share_fast_cores_at_once() {
         "there is a fast core for half of them: {fast} of {all} ns"
     );
 }
+
+/// Tasks wait for their last CPUs, so it is a matter of comparing queues, also across domains.
+#[test]
+fn hogs_that_come_one_by_one_get_alike_in_all_domains() {
+    let hog = |at: usize| Task {
+        name: format!("hog-{at}"),
+        process: at + 1,
+        delay_ns: at as u64 * 2_000_000,
+        steps: vec![Step::Run { work_ns: 1000 * SECOND_NS }],
+        ..Task::default()
+    };
+    let tasks = (0..23).map(hog).collect();
+    let workload = Workload { tasks, duration_ns: Some(4 * SECOND_NS), ..Workload::default() };
+    let outcome = ran("opteron-8356", workload, "paceline").outcome;
+    let tasks = outcome.progress.keys().map(|tid| &outcome.observed.tasks[tid]);
+    let cpu_s: Vec<f64> = tasks.map(|task| task.cpu_ns as f64 / 1e9).collect();
+    let even = 16.0 * 4.0 / 23.0;
+    assert!(cpu_s.iter().all(|cpu| (cpu / even - 1.0).abs() < 0.1), "{even} s each: {cpu_s:?}");
+}

@@ -73,9 +73,7 @@ __noinline s32 shortest_suiting(struct task_struct *p __arg_trusted, s32 home, u
 	u32 i;
 
 	bpf_for(i, 0, nr_cpus) {
-		s32 cpu = cpu_neighbour(own, i);
-
-		s32 load = load_of(cpu);
+		s32 cpu = cpu_neighbour(own, i), load = load_of(cpu);
 
 		if (load < least && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu)) {
 			least = load;
@@ -123,7 +121,7 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 	return WAKEUP_NS;
 }
 
-/* Whether a task waits that would have preempted p, had p not just begun then. */
+/* In tick: whether a task waits that did not preempt p because p had just begun. */
 static __always_inline bool is_overtaken(s32 cpu, struct task_struct *p)
 {
 	s64 head = queue_waits(cpu) ? vtime_head(cpu) : S64_MAX;
@@ -186,18 +184,21 @@ __noinline bool take_first(u64 queue)
 	return vtime_take(queue, knob_slice_ns);
 }
 
-/*
- * Another CPU whose queue is compared with this one's, another one each time; -1: none now. Tasks
- * of another domain wait at home.
- */
+/* Another CPU whose queue is compared with this one's, another one each time; -1: there is none. */
 static __always_inline s32 cpu_to_compare(s32 cpu, struct pl_cpu *state)
 {
-	s32 other;
-
 	if (nr_cpus < 2)
 		return -1;
-	other = cpu_neighbour(cpu, 1 + state->looks++ % (nr_cpus - 1));
-	return has_homes() && cpu_domain(other) != cpu_domain(cpu) ? -1 : other;
+	return cpu_neighbour(cpu, 1 + state->looks++ % (nr_cpus - 1));
+}
+
+/* How far another CPU's queue may lag behind: farther in another domain, where tasks are at home.
+ */
+static __always_inline s64 lag_allowed(s32 cpu, s32 other)
+{
+	u64 slices = has_homes() && cpu_domain(other) != cpu_domain(cpu) ? 3 : 1;
+
+	return slices * knob_slice_ns;
 }
 
 /*
@@ -223,7 +224,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	}
 	other = least == S64_MAX ? -1 : cpu_to_compare(cpu, state);
 	head = other < 0 ? S64_MAX : vtime_head(other);
-	if (head < least - (s64)knob_slice_ns) {
+	if (other >= 0 && head < least - lag_allowed(cpu, other)) {
 		least = head;
 		queue = other;
 	}
