@@ -611,7 +611,7 @@ pub struct Machine {
 #[derive(Args, Debug)]
 pub struct Repro {
     /// flsched, cas, min-fair, dino, avx-fair; record (replays held to a guest), live (faults), simulator (its cost), peers
-    /// (other people's schedulers); or all
+    /// (other people's schedulers), composed (one scheduler in place of five); or all
     #[arg(add = ArgValueCompleter::new(complete::papers))]
     pub name: String,
     /// Fewer boots, seeds and sizes: minutes instead of hours, and wider spreads

@@ -389,7 +389,7 @@ mod tests {
             let fits = policies(facts).into_iter().filter(|policy| policy.ok == Some(true));
             fits.map(|policy| policy.check).collect::<Vec<_>>()
         };
-        assert_eq!(policies(&sound()).len(), 5);
+        assert_eq!(policies(&sound()).len(), 6);
         assert!(fits(&sound()).is_empty());
         let large = Facts {
             cpus: 64,
@@ -401,9 +401,9 @@ mod tests {
             tlb_tags: Some(false),
             ..sound()
         };
-        assert_eq!(fits(&large), ["flsched", "cas", "min-fair", "dino", "avx-fair"]);
+        assert_eq!(fits(&large), ["paceline", "flsched", "cas", "min-fair", "dino", "avx-fair"]);
         let blind = Facts { counters: Vec::new(), ..large };
-        assert_eq!(fits(&blind), ["flsched", "cas", "min-fair", "avx-fair"]);
+        assert_eq!(fits(&blind), ["paceline", "flsched", "cas", "min-fair", "avx-fair"]);
     }
 
     #[test]

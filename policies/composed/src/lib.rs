@@ -70,13 +70,15 @@ pub static PACELINE: Policy = Policy {
     keeps: Keeps::BY_VIRTUAL_TIME,
     control: Some(Plan { begin: control::begin, told: Told::Speeds }),
     fits: Some(fits),
-    tried: Tried::Everywhere,
+    tried: Tried::Never,
     trials: Trials { day: &["paceline"], ..Trials::NONE },
     ..Policy::BARE
 };
 
 fn fits(site: &Site) -> Fit {
-    let working = mechanisms(site.domains, site.kinds, [Wanted::Auto; 2]);
+    // Without counts of misses no thread is given a domain.
+    let domains = if site.counts_misses { site.domains } else { 1 };
+    let working = mechanisms(domains, site.kinds, [Wanted::Auto; 2]);
     let on: Vec<String> = working.iter().filter(|one| one.on).map(|one| one.why.clone()).collect();
     match on.is_empty() {
         true => Fit::open("nothing to place or share out: a fair scheduler by virtual time"),
