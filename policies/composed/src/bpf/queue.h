@@ -184,14 +184,6 @@ __noinline bool take_first(u64 queue)
 	return vtime_take(queue, knob_slice_ns);
 }
 
-/* Another CPU whose queue is compared with this one's, another one each time; -1: there is none. */
-static __always_inline s32 cpu_to_compare(s32 cpu, struct pl_cpu *state)
-{
-	if (nr_cpus < 2)
-		return -1;
-	return cpu_neighbour(cpu, 1 + state->looks++ % (nr_cpus - 1));
-}
-
 /* How far another CPU's queue may lag behind: farther in another domain, where tasks are at home.
  */
 static __always_inline s64 lag_allowed(s32 cpu, s32 other)
@@ -199,6 +191,32 @@ static __always_inline s64 lag_allowed(s32 cpu, s32 other)
 	u64 slices = has_homes() && cpu_domain(other) != cpu_domain(cpu) ? 3 : 1;
 
 	return slices * knob_slice_ns;
+}
+
+/*
+ * A CPU whose first waiting task is farther behind `least` than allowed; -1: none. One other CPU is
+ * looked at, another one each time. All are while real-time tasks have a CPU: then tasks are sent
+ * elsewhere so often that queues would drift apart. Not inlined: the verifier walks it once.
+ */
+__noinline s32 cpu_behind(s32 cpu, s64 least)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+	u32 others = nr_cpus - 1, i;
+	s32 behind = -1;
+
+	if (!state || nr_cpus < 2)
+		return -1;
+	state->looks++;
+	bpf_for(i, 0, nr_away ? others : 1) {
+		s32 other = cpu_neighbour(cpu, 1 + (state->looks + i) % others);
+		s64 head = vtime_head(other);
+
+		if (head != S64_MAX && head + lag_allowed(cpu, other) < least) {
+			least = head + lag_allowed(cpu, other);
+			behind = other;
+		}
+	}
+	return behind;
 }
 
 /*
@@ -222,10 +240,9 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		least = head;
 		queue = cpu;
 	}
-	other = least == S64_MAX ? -1 : cpu_to_compare(cpu, state);
-	head = other < 0 ? S64_MAX : vtime_head(other);
-	if (other >= 0 && head < least - lag_allowed(cpu, other)) {
-		least = head;
+	other = least == S64_MAX ? -1 : cpu_behind(cpu, least);
+	if (other >= 0) {
+		least = vtime_head(other);
 		queue = other;
 	}
 	if (take_overdue(cpu, least, knob_slice_ns))
