@@ -181,7 +181,7 @@ impl OfCells {
             Taken::WaitP99 => high(&score.wait_p99)?,
             Taken::WorstWait => high(&score.worst_wait)?,
             Taken::Kept => {
-                let (_, best) = cell.best(singles)?;
+                let best = cell.best(singles)?;
                 if best < 1.0 + GAIN {
                     return Some(None);
                 }
@@ -192,11 +192,14 @@ impl OfCells {
 }
 
 impl Cell {
-    /// The single policy that gains most, and its median speed.
-    fn best<'s>(&self, singles: &'s [String]) -> Option<(&'s str, f64)> {
-        let speed =
-            |name: &'s String| Some((name.as_str(), median(&self.scores.get(name)?.speed)?));
-        singles.iter().filter_map(speed).max_by(|a, b| a.1.total_cmp(&b.1))
+    /// A policy's median speed.
+    fn speed(&self, policy: &str) -> Option<f64> {
+        median(&self.scores.get(policy)?.speed)
+    }
+
+    /// The speed of the single policy that gains most.
+    fn best(&self, singles: &[String]) -> Option<f64> {
+        singles.iter().filter_map(|name| self.speed(name)).max_by(f64::total_cmp)
     }
 }
 
@@ -350,10 +353,9 @@ pub fn chart(view: &View, of: &str, lab: &mut Laboratory) -> Result<Chart, Failu
     let mut chart = Chart::of(view);
     let headings = ["cell", "policy", "speed", "worst program", "wait p99", "worst wait"];
     chart.headings = headings.map(String::from).to_vec();
-    let speed = |cell: &Cell, name: &str| median(&cell.scores.get(name)?.speed);
     let mut sorted: Vec<&Cell> = cells.iter().collect();
     sorted.sort_by(|a, b| {
-        let of = |cell| speed(cell, of).unwrap_or(0.0);
+        let of = |cell: &Cell| cell.speed(of).unwrap_or(0.0);
         of(a).total_cmp(&of(b))
     });
     let mut columns = vec![of.to_string(), DEFAULT.to_string()];
@@ -373,7 +375,7 @@ pub fn chart(view: &View, of: &str, lab: &mut Laboratory) -> Result<Chart, Failu
     }
     let rows: Vec<(String, Vec<Option<f64>>)> = sorted
         .iter()
-        .map(|cell| (cell.name.clone(), columns.iter().map(|name| speed(cell, name)).collect()))
+        .map(|cell| (cell.name.clone(), columns.iter().map(|name| cell.speed(name)).collect()))
         .collect();
     let caption = format!("{}: speed, against {DEFAULT}", chart.title);
     let map = heat(&caption, &columns, &rows);
