@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # What cannot be loaded is refused in one line that says why.
-refused $P run default;              grep -q 'there are: flsched' err || fail names
+refused $P run default;              grep -q 'there are: paceline' err || fail names
 refused $P run fifo --for 0s;        grep -q 'such as 10s' err || fail zero
 refused $P run fifo -- no-such-one;  grep -q 'no-such-one' err || fail command
 [ "$(state)" = disabled ] || fail "still $(state)"
