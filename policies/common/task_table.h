@@ -52,6 +52,7 @@ struct task_slot {
 /* Slot 0 belongs to no task: its share is that of tasks without a slot. */
 struct task_table {
 	u64 epoch; /* CONTROL */
+	u64 working; /* CONTROL: a bit for each mechanism that works, if the policy has several */
 	u64 free; /* DATA: count of pops << 32 | slot on top of the free list */
 	u64 fresh; /* DATA: slots up to here have been given out at least once */
 	u64 cpus[PLACES_MAX]; /* DATA: online CPUs of each place; all 0 if not counted */

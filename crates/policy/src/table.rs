@@ -60,6 +60,7 @@ pub(crate) type ByType = [AtomicU64; TYPES_MAX];
 #[derive(Debug)]
 pub struct RawTable {
     epoch: AtomicU64,
+    working: AtomicU64,
     free: AtomicU64,
     fresh: AtomicU64,
     cpus: [AtomicU64; PLACES_MAX],
@@ -176,6 +177,16 @@ impl TaskTable {
     /// Present CPUs of each memory domain, where shares are of kinds; all 0 if the policy does not count them.
     pub fn domain_cpus(&self) -> [u64; PLACES_MAX] {
         self.raw().domain_cpus.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Says which mechanisms of the policy work from now on, by its own bits.
+    pub fn set_working(&self, mechanisms: u64) {
+        self.raw().working.store(mechanisms, Ordering::Relaxed);
+    }
+
+    /// The mechanisms that work now, by the policy's own bits.
+    pub fn working(&self) -> u64 {
+        self.raw().working.load(Ordering::Relaxed)
     }
 
     /// Gives this task a domain, in place of the one that it has; None: none. For policies with shares of kinds.

@@ -56,6 +56,11 @@ impl Control for Composed {
         for part in self.parts.iter_mut().filter(|part| part.due_ns <= now_ns) {
             part.due_ns = now_ns + part.control.step(view);
         }
+        // Domains cost something in the data plane, so they wait for a task that needs one.
+        let [place, _] = &self.mechanisms;
+        let idle = place.on && view.table.tasks().iter().all(|task| task.home == 0);
+        let works = |one: &&Mechanism| one.on && !(idle && one.bit == place.bit);
+        view.table.set_working(self.mechanisms.iter().filter(works).map(|one| one.bit).sum());
         let next_ns = self.parts.iter().map(|part| part.due_ns - now_ns).min();
         next_ns.unwrap_or(NOTHING_NS)
     }
@@ -81,5 +86,69 @@ impl Control for Composed {
 
     fn placed(&self) -> Vec<(u32, usize)> {
         self.parts.iter().flat_map(|part| part.control.placed()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::{Keeper, NoMemory};
+
+    /// A data plane without tasks, and the control plane of a machine with two nodes.
+    struct Bench {
+        keeper: Keeper,
+        control: Box<dyn Control>,
+    }
+
+    impl Bench {
+        fn new(policy: &str) -> Self {
+            let instance = Instance::parse(policy, crate::ALL).unwrap();
+            let topology = Topology {
+                llc: vec![0, 0, 1, 1],
+                core: vec![0, 1, 2, 3],
+                node: vec![0, 0, 1, 1],
+                core_type: vec![0; 4],
+                ..Topology::default()
+            };
+            let control = begin(&instance, &topology, &Profile::new());
+            Bench { keeper: Keeper::new(), control }
+        }
+
+        /// What works after a step.
+        fn step(&mut self, now_ns: u64) -> u64 {
+            let view = View {
+                now_ns,
+                table: self.keeper.table(),
+                name_of: &|_| None,
+                program_of: &|_| None,
+                parent_of: &|_| None,
+                cgroup_of: &|_| None,
+                memory: &NoMemory,
+            };
+            self.control.step(&view);
+            self.keeper.table().working()
+        }
+    }
+
+    #[test]
+    fn domains_wait_for_a_task_that_belongs_to_one() {
+        let mut bench = Bench::new("paceline");
+        assert_eq!(bench.step(0), 0, "one kind of core, and no task");
+        bench.keeper.enter(7, 7, 100).unwrap();
+        assert_eq!(bench.step(1), 0, "a task that belongs nowhere");
+        let task = bench.keeper.table().tasks()[0];
+        bench.keeper.table().set_home(&task, Some(1));
+        assert_eq!(bench.step(2), 1);
+        bench.keeper.table().set_home(&task, None);
+        assert_eq!(bench.step(3), 0);
+    }
+
+    #[test]
+    fn a_mechanism_that_is_off_stays_off() {
+        let mut bench = Bench::new("paceline:place=off");
+        bench.keeper.enter(7, 7, 100).unwrap();
+        let task = bench.keeper.table().tasks()[0];
+        bench.keeper.table().set_home(&task, Some(1));
+        assert_eq!(bench.step(0), 0);
     }
 }

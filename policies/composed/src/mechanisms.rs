@@ -27,6 +27,8 @@ impl Wanted {
 pub struct Mechanism {
     /// Its knob.
     pub name: &'static str,
+    /// Its bit in the task table's `working`: `WORKS_...` of knobs.h.
+    pub bit: u64,
     /// Whether it works.
     pub on: bool,
     /// The reason, in a few words.
@@ -35,19 +37,27 @@ pub struct Mechanism {
 
 /// `place` and `share` on a machine with so many memory domains and kinds of cores.
 pub fn mechanisms(domains: usize, kinds: usize, wanted: [Wanted; 2]) -> [Mechanism; 2] {
-    let place = ("place", domains, "memory domain", "memory domains");
-    let share = ("share", kinds, "kind of core", "kinds of core");
-    let decided =
-        |((name, count, one, many), wanted): ((&'static str, usize, &str, &str), Wanted)| {
-            let (on, why) = match (wanted, count) {
-                (Wanted::Off, _) => (false, "the knob says so".to_string()),
-                (_, 0 | 1) => (false, format!("one {one}")),
-                _ => (true, format!("{count} {many}")),
-            };
-            Mechanism { name, on, why }
-        };
     let [of_place, of_share] = wanted;
-    [decided((place, of_place)), decided((share, of_share))]
+    [
+        decided("place", 1, of_place, domains, ["memory domain", "memory domains"]),
+        decided("share", 2, of_share, kinds, ["kind of core", "kinds of core"]),
+    ]
+}
+
+/// A mechanism that needs several of something.
+fn decided(
+    name: &'static str,
+    bit: u64,
+    wanted: Wanted,
+    count: usize,
+    [one, many]: [&str; 2],
+) -> Mechanism {
+    let (on, why) = match (wanted, count) {
+        (Wanted::Off, _) => (false, "the knob says so".to_string()),
+        (_, 0 | 1) => (false, format!("one {one}")),
+        _ => (true, format!("{count} {many}")),
+    };
+    Mechanism { name, bit, on, why }
 }
 
 #[cfg(test)]

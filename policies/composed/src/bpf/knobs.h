@@ -9,6 +9,10 @@ CONFIG u64 knob_place; /* enum mechanism: memory domains */
 CONFIG u64 knob_share; /* enum mechanism: kinds of cores */
 CONFIG u64 reads_counters; /* set if there are counters to read */
 
+/* Mechanisms in the task table's `working`; src/mechanisms.rs has the same numbers. */
+#define WORKS_PLACE 1
+#define WORKS_SHARE 2
+
 /* Whether a mechanism works. */
 enum mechanism {
 	AUTO, /* where the machine has what it is for */

@@ -32,16 +32,19 @@ struct pl_cpu {
 
 CPU_TABLE(struct pl_cpu, cpus)
 
-/* Whether tasks get shares of kinds of cores. A constant once loaded, so the rest is left out. */
+/*
+ * Whether tasks get shares of kinds of cores. Where the constants say no, the verifier drops all
+ * that follows.
+ */
 static __always_inline bool shares_kinds(void)
 {
-	return nr_types > 1 && knob_share != OFF;
+	return nr_types > 1 && knob_share != OFF && task_table.working & WORKS_SHARE;
 }
 
 /* Whether tasks belong to memory domains. */
 static __always_inline bool has_homes(void)
 {
-	return knob_place != OFF;
+	return knob_place != OFF && task_table.working & WORKS_PLACE;
 }
 
 /* The domain that p belongs to, if it has a CPU for p. p's affinity may have changed since. */
