@@ -11,13 +11,18 @@
 #include "task_table.h"
 #include "vtime.h"
 
+/* How a woken task is inserted on the idle CPU that it has claimed. */
+#ifndef CLAIM_FLAGS
+#define CLAIM_FLAGS 0
+#endif
+
 s32 OP(fair_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 cpu = roles.claim(p, prev_cpu, wake_flags);
 
 	if (cpu < 0)
 		return prev_cpu;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, 0);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, CLAIM_FLAGS);
 	return cpu;
 }
 

@@ -67,6 +67,10 @@ struct task_slot_of {
 	u64 waits_ns; /* vtime.h: since when it has waited to run; 0: it is not waiting */
 	u64 lead_ns; /* vtime.h: how far before its own vtime it is queued; below 0: after it */
 	u64 led_ns; /* vtime.h: when it was last queued before its vtime */
+	/* If the policy notes it [vtime_note_turn]: */
+	u64 turn_ns; /* how long its turns are */
+	u64 ran_ns; /* when it last ran */
+	s64 after_ns; /* how far its vtime was then after that of the first waiting task */
 };
 
 #ifdef __bpf__

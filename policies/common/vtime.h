@@ -154,12 +154,34 @@ static __always_inline u64 vtime_queued(u64 vtime, u64 present, u32 weight, u64 
 }
 
 /*
+ * The same of a task whose turns are noted, if it is new or has just woken. Its own vtime may be far
+ * ahead although it owes nothing: queues are not at the same vtime. Time that it slept counts as
+ * time that the others had, and so does how far it was behind them.
+ */
+static __always_inline u64 vtime_come(const struct task_slot_of *of, u64 vtime, u64 present,
+				      u64 enq_flags)
+{
+	u64 most = present;
+
+	if (of->ran_ns && !(enq_flags & SCX_ENQ_WAKEUP))
+		return vtime;
+	if (of->ran_ns)
+		most += of->after_ns - elapsed_ns(of->ran_ns, scx_bpf_now());
+	return (s64)(most - vtime) < 0 ? most : vtime;
+}
+
+/* How many slices the first task of a queue may be behind before the queue's clock moves. */
+#ifndef VTIME_BEHIND
+#define VTIME_BEHIND 4
+#endif
+
+/*
  * Moves a queue's clock so that no task on it is behind by more than a few slices. All tasks on the
  * clock move alike.
  */
 static __always_inline void vtime_set_behind(u64 *behind, u64 vtime, u64 slice_ns)
 {
-	u64 least = vtime_now - 4 * slice_ns, was = *behind;
+	u64 least = vtime_now - VTIME_BEHIND * slice_ns, was = *behind;
 
 	if ((s64)(least - was - vtime) > 0)
 		__sync_bool_compare_and_swap(behind, was, least - vtime);
@@ -231,16 +253,19 @@ static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 le
 }
 
 /*
- * In enqueue: inserts p into a queue. `present` is the vtime of those that have not slept. Returns
- * p's vtime there, by the common clock.
+ * In enqueue: inserts p into a queue. `present` is the vtime of those that have not slept, of the
+ * whole machine or, if the policy notes turns, of the queue's CPU. Returns p's vtime there, by the
+ * common clock.
  */
 static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64 present,
-					   u64 enq_flags, u64 slice_ns)
+					   bool notes_turns, u64 enq_flags, u64 slice_ns)
 {
 	struct task_slot_of *of = task_slots_of(p);
 	u64 lent = vtime_take_lead(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
 	u64 *behind;
 
+	if (of && notes_turns)
+		vtime = vtime_come(of, vtime, present, enq_flags);
 	vtime = vtime_queued(vtime, present,
 			     vtime_weight_of(p, of ? task_table_at(of->slot) : NULL), enq_flags,
 			     slice_ns);
@@ -267,7 +292,7 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64
 static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags,
 					u64 slice_ns)
 {
-	return vtime_insert_at(p, queue, vtime_now, enq_flags, slice_ns);
+	return vtime_insert_at(p, queue, vtime_now, false, enq_flags, slice_ns);
 }
 
 /*
@@ -397,4 +422,18 @@ static __always_inline s64 vtime_head(u64 queue)
 	}
 	dsq_for_each(p, queue) return vtime_ahead(vtime_by(behind, p->scx.dsq_vtime));
 	return S64_MAX;
+}
+
+/*
+ * In charge: notes how p, which has run for so long, stands with the tasks that wait for its CPU. A
+ * long turn counts at once, and is forgotten over several short ones. So a task whose turns are cut
+ * by preemption stays one with long turns.
+ */
+static __always_inline void vtime_note_turn(struct task_slot_of *of, s32 cpu, u64 vtime, u64 ran_ns)
+{
+	s64 head = scx_bpf_dsq_nr_queued(cpu) ? vtime_head(cpu) : S64_MAX;
+
+	of->turn_ns = ran_ns > of->turn_ns ? ran_ns : of->turn_ns - of->turn_ns / 8;
+	of->ran_ns = scx_bpf_now();
+	of->after_ns = head == S64_MAX ? 0 : vtime_ahead(vtime) - head;
 }

@@ -12,7 +12,10 @@ use workload::{Demand, Step, Task, Workload};
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn ran(machine: &str, workload: Workload, policy: &str) -> Traced {
-    let scheduler = Scheduler::Policy(Instance::parse(policy, &POLICIES).unwrap());
+    let scheduler = match policy {
+        "default" => Scheduler::Default,
+        _ => Scheduler::Policy(Instance::parse(policy, &POLICIES).unwrap()),
+    };
     run_traced(&Scenario::new(find(machine).unwrap(), workload, scheduler)).unwrap()
 }
 
@@ -88,4 +91,34 @@ fn hogs_that_come_one_by_one_get_alike_in_all_domains() {
     let cpu_s: Vec<f64> = tasks.map(|task| task.cpu_ns as f64 / 1e9).collect();
     let even = 16.0 * 4.0 / 23.0;
     assert!(cpu_s.iter().all(|cpu| (cpu / even - 1.0).abs() < 0.1), "{even} s each: {cpu_s:?}");
+}
+
+/// Two hogs for each of eight CPUs, and eight tasks that compute for 0.5 ms every 10 ms.
+#[test]
+fn short_tasks_wait_little_beside_hogs_that_get_alike() {
+    let task = |at: usize| {
+        let pulse = [Step::Run { work_ns: 500_000 }, Step::Sleep { ns: 9_500_000 }];
+        let steps = match at {
+            0..16 => vec![Step::Run { work_ns: 1000 * SECOND_NS }],
+            _ => vec![Step::Repeat { times: None, steps: pulse.to_vec() }],
+        };
+        Task { name: format!("task-{at}"), process: at + 1, steps, ..Task::default() }
+    };
+    let tasks: Vec<Task> = (0..24).map(task).collect();
+    let workload = Workload { tasks, duration_ns: Some(2 * SECOND_NS), ..Workload::default() };
+    let outcome = |policy| ran("numa-2x4", workload.clone(), policy).outcome;
+    let (own, default) = (outcome("paceline"), outcome("default"));
+    let sleeps = |outcome: &Outcome| {
+        let short = outcome.observed.tasks.values().filter(|task| task.voluntary > 100);
+        let (waited, waits) =
+            short.fold((0, 0), |sum, task| (sum.0 + task.wait_ns, sum.1 + task.waits));
+        waited as f64 / waits as f64 / 1e6
+    };
+    let (short, usual) = (sleeps(&own), sleeps(&default));
+    assert!(short < 0.2 && 5.0 * short < usual, "{short} ms on average, under default {usual}");
+    let hogs = own.observed.tasks.values().filter(|task| task.cpu_ns > SECOND_NS / 2);
+    let cpu_s: Vec<f64> = hogs.map(|task| task.cpu_ns as f64 / 1e9).collect();
+    let mean = cpu_s.iter().sum::<f64>() / cpu_s.len() as f64;
+    assert_eq!(cpu_s.len(), 16);
+    assert!(cpu_s.iter().all(|cpu| (cpu / mean - 1.0).abs() < 0.05), "{mean} s each: {cpu_s:?}");
 }

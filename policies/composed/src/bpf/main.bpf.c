@@ -11,6 +11,8 @@
  * fairness over the domain, and the domain over the kind.
  */
 #include "state.h"
+/* A task that another CPU sends there at the same time comes second. */
+#define CLAIM_FLAGS SCX_ENQ_PREEMPT
 #include "fair.h"
 #include "queue.h"
 
@@ -46,13 +48,15 @@ static __always_inline bool depart(s32 cpu, struct task_struct *prev)
 static __always_inline void start(struct task_struct *p, s32 at)
 {
 	struct pl_cpu *cpu = cpus_of(at);
+	struct task_slot_of *of = task_slots_of(p);
 	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
 
 	if (!cpu)
 		return;
+	cpu->brief = of && of->turn_ns < BRIEF_NS;
 	cpu->began_ns = cpu->since_ns = scx_bpf_now();
 	cpu->leaves = 0;
-	cpu->home = home_of(p);
+	cpu->home = of && has_homes() ? home_in(p, task_table_at(of->slot)) : NO_DOMAIN;
 	cpu->share.deal = 0;
 	cpu->share.pid = p->pid;
 	if (!task)
@@ -118,12 +122,22 @@ static __always_inline void idle(s32 cpu)
 		take_over(cpu);
 }
 
+static __always_inline void started(struct task_struct *p, s32 at)
+{
+	struct pl_cpu *cpu = cpus_of(at);
+
+	if (cpu)
+		cpu->present = cpu->vtime;
+}
+
 static __always_inline void vacate(s32 cpu)
 {
-	struct share_cpu *state = share_cpu_of(cpu);
+	struct pl_cpu *state = cpus_of(cpu);
 
-	if (state)
-		state->pid = 0;
+	if (!state)
+		return;
+	state->share.pid = 0;
+	state->present = VTIME_IDLE;
 }
 
 void OP(paceline_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
@@ -148,6 +162,7 @@ static const struct roles roles = {
 	.take = queue_take,
 	.waits = queue_waits,
 	.start = start,
+	.started = started,
 	.charge = charge_time,
 	.claim = claim,
 	.taker = taker,

@@ -83,15 +83,53 @@ __noinline s32 shortest_suiting(struct task_struct *p __arg_trusted, s32 home, u
 	return best < 0 ? cpu_queue_shortest(p) : best;
 }
 
+/* Whether a woken task is about to preempt the CPU's task [preempt_victim]. */
+static __always_inline bool is_preempted(const struct pl_cpu *state)
+{
+	return state->share.pid && state->vtime != state->present;
+}
+
+/* Whether a CPU's task has short turns, or makes way for a woken task. */
+static __always_inline bool runs_brief(s32 cpu)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+
+	return state && ((state->share.pid && state->brief) || is_preempted(state));
+}
+
+#define LOOKS 7
+
+/*
+ * The CPU that a woken task p waits for in place of `own`, where another task with short turns
+ * runs: the next of a few with a task that can be preempted. Else p would wait for one short turn
+ * after another.
+ */
+__noinline s32 less_brief(struct task_struct *p __arg_trusted, s32 own, s32 home, u32 kind)
+{
+	u32 i;
+
+	bpf_for(i, 1, nr_cpus <= LOOKS ? nr_cpus : LOOKS + 1) {
+		s32 cpu = cpu_neighbour(own, i);
+
+		if (!runs_brief(cpu) && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu))
+			return cpu;
+	}
+	return own;
+}
+
 /* The CPU that p waits for: its last one, if that suits. */
-static __always_inline s32 cpu_for(struct task_struct *p, s32 home)
+static __always_inline s32 cpu_for(struct task_struct *p, s32 home, u64 enq_flags)
 {
 	s32 own = scx_bpf_task_cpu(p);
 	u32 kind = kind_of(p);
 
-	if (p->nr_cpus_allowed == 1 || (cpu_suits(own, home, kind) && cpu_takes(p, own)))
+	if (p->nr_cpus_allowed == 1)
 		return own;
-	return shortest_suiting(p, home, kind);
+	if (!cpu_suits(own, home, kind) || !cpu_takes(p, own))
+		return shortest_suiting(p, home, kind);
+	if (enq_flags & SCX_ENQ_WAKEUP && runs_brief(own))
+		return less_brief(p, own, home, kind);
+	return own;
 }
 
 /* Only the CPU that a woken task waits for is preempted: others may not look at its queue next. */
@@ -107,16 +145,14 @@ static __always_inline bool queue_waits(s32 cpu)
 }
 
 /*
- * A task that has just begun is not preempted. Tasks that pass messages run for shorter than that,
- * and one that is preempted while it holds a lock makes others wait.
+ * A task with short turns that has just begun is not preempted: it ends soon by itself. Tasks that
+ * pass messages are such, and one that is preempted while it holds a lock makes others wait.
  */
-#define PROTECTED_NS 700000
-
 static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 {
 	struct pl_cpu *state = cpus_of(cpu);
 
-	if (!state || elapsed_ns(state->began_ns, scx_bpf_now()) < PROTECTED_NS)
+	if (!state || (state->brief && elapsed_ns(state->began_ns, scx_bpf_now()) < BRIEF_NS))
 		return S64_MAX;
 	return WAKEUP_NS;
 }
@@ -129,8 +165,11 @@ static __always_inline bool is_overtaken(s32 cpu, struct task_struct *p)
 	return head != S64_MAX && head + WAKEUP_NS < vtime_ahead(vtime_common(p));
 }
 
-/* Makes a CPU of a domain send its task home if that belongs elsewhere. Whether there was one. */
-__noinline bool clear_domain(u32 domain)
+/*
+ * A CPU of a domain whose task belongs elsewhere, and goes home once this CPU is kicked; -1: there
+ * is none that p may run on.
+ */
+__noinline s32 clear_domain(struct task_struct *p __arg_trusted, u32 domain)
 {
 	u32 i;
 
@@ -138,34 +177,52 @@ __noinline bool clear_domain(u32 domain)
 		struct pl_cpu *cpu = cpus_of(i);
 		s32 pid = cpu ? cpu->share.pid : 0;
 
-		if (!cpu || !pid || cpu_domain(i) != domain || cpu->leaves == pid ||
-		    cpu->home == NO_DOMAIN || cpu->home == (s32)domain)
+		/* it may be about to leave already: then p comes in its place */
+		if (!cpu || !pid || cpu_domain(i) != domain || queue_waits(i) ||
+		    cpu->home == NO_DOMAIN || cpu->home == (s32)domain || !cpu_takes(p, i))
 			continue;
 		cpu->leaves = pid;
-		scx_bpf_kick_cpu(i, SCX_KICK_PREEMPT);
-		return true;
+		return i;
 	}
-	return false;
+	return -1;
 }
 
 /*
- * Where the tasks of a CPU are by virtual time: at its running task, if that is behind the newest.
- * A woken task goes before those that it meets there, whatever others elsewhere have had.
+ * Where the tasks of a CPU are by virtual time: at the one that has had least, if that is behind
+ * the newest. A woken task goes before those that it meets there, whatever others elsewhere have
+ * had.
  */
 static __always_inline u64 present_at(s32 cpu)
 {
-	u64 *running = running_vtime(cpu), vtime = running ? *running : VTIME_IDLE;
+	struct pl_cpu *state = cpus_of(cpu);
+	s64 head = vtime_head(cpu), running = 0;
 
-	return vtime != VTIME_IDLE && vtime_ahead(vtime) < 0 ? vtime : vtime_now;
+	if (state && state->present != VTIME_IDLE)
+		running = vtime_ahead(state->present);
+	/* an urgent task says nothing about the others */
+	if (head < running && head > -(s64)(VTIME_LEAD / 2))
+		running = head;
+	/*
+	 * No slice ahead of a task with short turns: among such tasks the first that comes goes
+	 * first, and the later one finds more messages.
+	 */
+	return vtime_now + (running < 0 ? running : 0) + (runs_brief(cpu) ? knob_slice_ns : 0);
 }
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
-	s32 home = home_of(p), cpu = cpu_for(p, home);
-	u64 vtime = vtime_insert_at(p, cpu, present_at(cpu), enq_flags, knob_slice_ns);
+	s32 home = home_of(p), cpu = cpu_for(p, home, enq_flags), clear = -1;
+	u64 vtime;
 
-	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home && clear_domain(home))
+	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home)
+		clear = clear_domain(p, home);
+	if (clear >= 0)
+		cpu = clear;
+	vtime = vtime_insert_at(p, cpu, present_at(cpu), true, enq_flags, knob_slice_ns);
+	if (clear >= 0) {
+		scx_bpf_kick_cpu(clear, SCX_KICK_PREEMPT);
 		return;
+	}
 	/* This CPU looks first, if it is idle: others may be about to get another task. */
 	if (scx_bpf_test_and_clear_cpu_idle(cpu)) {
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -184,12 +241,17 @@ __noinline bool take_first(u64 queue)
 	return vtime_take(queue, knob_slice_ns);
 }
 
-/* How far another CPU's queue may lag behind: farther in another domain, where tasks are at home.
+/*
+ * How far another CPU's queue may lag behind that of a CPU with `mine` tasks. Farther in another
+ * domain, where tasks are at home. Farther if it is no longer: a CPU that gives a task away then
+ * has fewer than the other, and its tasks run ahead.
  */
-static __always_inline s64 lag_allowed(s32 cpu, s32 other)
+static __always_inline s64 lag_allowed(s32 cpu, s32 mine, s32 other)
 {
 	u64 slices = has_homes() && cpu_domain(other) != cpu_domain(cpu) ? 3 : 1;
 
+	if (load_of(other) <= mine)
+		slices += 3;
 	return slices * knob_slice_ns;
 }
 
@@ -202,7 +264,7 @@ __noinline s32 cpu_behind(s32 cpu, s64 least)
 {
 	struct pl_cpu *state = cpus_of(cpu);
 	u32 others = nr_cpus - 1, i;
-	s32 behind = -1;
+	s32 behind = -1, mine = load_of(cpu);
 
 	if (!state || nr_cpus < 2)
 		return -1;
@@ -210,13 +272,28 @@ __noinline s32 cpu_behind(s32 cpu, s64 least)
 	bpf_for(i, 0, nr_away ? others : 1) {
 		s32 other = cpu_neighbour(cpu, 1 + (state->looks + i) % others);
 		s64 head = vtime_head(other);
+		s64 by = head == S64_MAX ? head : head + lag_allowed(cpu, mine, other);
 
-		if (head != S64_MAX && head + lag_allowed(cpu, other) < least) {
-			least = head + lag_allowed(cpu, other);
+		if (by < least) {
+			least = by;
 			behind = other;
 		}
 	}
 	return behind;
+}
+
+/* Takes a task that waits for a CPU of this domain, this one's first. Whether there was one. */
+__noinline bool take_in_domain(s32 cpu)
+{
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		s32 other = cpu_neighbour(cpu, i);
+
+		if (cpu_domain(other) == cpu_domain(cpu) && queue_waits(other) && take_first(other))
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -240,7 +317,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		least = head;
 		queue = cpu;
 	}
-	other = least == S64_MAX ? -1 : cpu_behind(cpu, least);
+	/* A task that preempts is not overtaken by one that waits elsewhere. */
+	other = least == S64_MAX || is_preempted(state) ? -1 : cpu_behind(cpu, least);
 	if (other >= 0) {
 		least = vtime_head(other);
 		queue = other;
@@ -255,9 +333,9 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		return true;
 	if (prev)
 		return false;
-	/* A task that takes the place of one that went home is on its way. */
+	/* A task that takes the place of one that went home is on its way, or waits nearby. */
 	if (has_homes() && elapsed_ns(state->left_ns, scx_bpf_now()) <= COMES_NS)
-		return take_first(cpu);
+		return take_in_domain(cpu);
 	/* Nothing to run: take any task. The head of a queue may be pinned elsewhere. */
 	return cpu_queue_take_near(cpu, true);
 }

@@ -9,6 +9,9 @@
 #include "swap.h"
 #include "task_table.h"
 #include "topology.h"
+
+/* A woken task comes before a running one, which may itself be behind by four slices [vtime.h]. */
+#define VTIME_BEHIND 6
 #include "vtime.h"
 
 struct pl_task {
@@ -25,12 +28,17 @@ struct pl_cpu {
 	struct count counted; /* this CPU's count at that time */
 	u64 vtime; /* of the running task, at since_ns; VTIME_IDLE: none */
 	u64 left_ns; /* when a task last went home from here */
+	u64 present; /* the same, without regard to a task that preempts it; 0: none */
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: none */
 	u32 looks; /* how often this CPU has looked at another one's queue */
+	bool brief; /* whether the running task's turns are short */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct pl_cpu, cpus)
+
+/* A task with turns shorter than this ends them soon by itself. */
+#define BRIEF_NS 700000
 
 /*
  * Whether tasks get shares of kinds of cores. Where the constants say no, the verifier drops all
@@ -47,10 +55,9 @@ static __always_inline bool has_homes(void)
 	return knob_place != OFF && task_table.working & WORKS_PLACE;
 }
 
-/* The domain that p belongs to, if it has a CPU for p. p's affinity may have changed since. */
-static __always_inline s32 home_of(struct task_struct *p)
+/* The domain that a task belongs to, if it has a CPU for p. p's affinity may have changed since. */
+static __always_inline s32 home_in(struct task_struct *p, const struct task_slot *slot)
 {
-	struct task_slot *slot = has_homes() ? task_slot(p) : NULL;
 	s32 home = slot ? domain_of_share(slot->home) : NO_DOMAIN;
 
 	if (home == NO_DOMAIN)
@@ -58,6 +65,11 @@ static __always_inline s32 home_of(struct task_struct *p)
 	if (home < 32 && !(slot->domains >> (home & 31) & 1))
 		return NO_DOMAIN;
 	return nr_away && !domain_takes(p, home) ? NO_DOMAIN : home;
+}
+
+static __always_inline s32 home_of(struct task_struct *p)
+{
+	return has_homes() ? home_in(p, task_slot(p)) : NO_DOMAIN;
 }
 
 /* The kind of core that p is most behind on. */
@@ -101,7 +113,8 @@ static __always_inline int count_places(void)
 static __always_inline void charge_time(struct task_struct *p, s32 at)
 {
 	struct pl_cpu *cpu = cpus_of(at);
-	struct task_slot *slot = task_slot(p);
+	struct task_slot_of *of = task_slots_of(p);
+	struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
 	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
 	u64 now = scx_bpf_now(), ran_ns;
 	u32 kind = cpu_kind(at);
@@ -111,6 +124,11 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 	ran_ns = elapsed_ns(cpu->since_ns, now);
 	cpu->since_ns = now;
 	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	cpu->present = cpu->vtime;
+	if (of) {
+		vtime_note_turn(of, at, cpu->vtime, elapsed_ns(cpu->began_ns, now));
+		cpu->brief = of->turn_ns < BRIEF_NS;
+	}
 	if (slot) {
 		task_table_charge(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
