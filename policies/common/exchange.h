@@ -115,8 +115,9 @@ static __always_inline s64 gain_at(const struct share_cpu *mine, s32 cpu,
 	if (other->deal)
 		return 0;
 	if (other->pid)
-		return may_run(other, cpu) ? swap_gain(&mine->wants, kind, &other->wants, there)
-					   : 0;
+		return !other->brief && may_run(other, cpu)
+			       ? swap_gain(&mine->wants, kind, &other->wants, there)
+			       : 0;
 	/*
 	 * An idle faster CPU is taken whatever the shares are: no other task wants it. The kernel
 	 * does not report a real-time task that takes the CPU from idle, and a task sent there
@@ -206,6 +207,9 @@ static __always_inline void take_over(s32 cpu)
 		    !may_run(other, cpu))
 			continue;
 		gain = move_gain(&other->wants, cpu_kind(at), kind);
+		/* it may have ended before it comes */
+		if (other->brief)
+			gain -= S32_MAX;
 		if (from < 0 || gain > most) {
 			most = gain;
 			from = at;

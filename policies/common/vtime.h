@@ -154,9 +154,9 @@ static __always_inline u64 vtime_queued(u64 vtime, u64 present, u32 weight, u64 
 }
 
 /*
- * The same of a task whose turns are noted, if it is new or has just woken. Its own vtime may be far
- * ahead although it owes nothing: queues are not at the same vtime. Time that it slept counts as
- * time that the others had, and so does how far it was behind them.
+ * The same of a task whose turns are noted, if it is new or has just woken. Its own vtime may be
+ * far ahead although it owes nothing: queues are not at the same vtime. Time that it slept counts
+ * as time that the others had, and so does how far it was behind them.
  */
 static __always_inline u64 vtime_come(const struct task_slot_of *of, u64 vtime, u64 present,
 				      u64 enq_flags)

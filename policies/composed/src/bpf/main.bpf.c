@@ -53,7 +53,7 @@ static __always_inline void start(struct task_struct *p, s32 at)
 
 	if (!cpu)
 		return;
-	cpu->brief = of && of->turn_ns < BRIEF_NS;
+	note_brief(cpu, of ? of->turn_ns : 0);
 	cpu->began_ns = cpu->since_ns = scx_bpf_now();
 	cpu->leaves = 0;
 	cpu->home = of && has_homes() ? home_in(p, task_table_at(of->slot)) : NO_DOMAIN;
@@ -61,6 +61,7 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	cpu->share.pid = p->pid;
 	if (!task)
 		return;
+	cpu->share.expects_ns = 0; /* it is here */
 	may_note(&cpu->share, p);
 	cpu->share.wants = task->wants;
 	if (reads_counters && at == this_cpu())
@@ -106,7 +107,7 @@ static __always_inline void move_on(struct task_struct *p, s32 at)
 		return;
 	}
 	if (home == NO_DOMAIN || home == (s32)cpu_domain(at)) {
-		if (shares_kinds())
+		if (shares_kinds() && !cpu->share.brief)
 			exchange(p, at);
 		return;
 	}

@@ -45,10 +45,11 @@ __noinline s32 claim_suiting(struct task_struct *p __arg_trusted, s32 prev, s32 
 static __always_inline s32 claim(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	s32 home = home_of(p), cpu = -1;
+	bool chooses = shares_kinds() && !is_brief(p);
 
-	if (shares_kinds() || home != NO_DOMAIN)
-		cpu = claim_suiting(p, prev_cpu, home, kind_next(p));
-	if (cpu < 0 && shares_kinds() && home != NO_DOMAIN)
+	if (chooses || home != NO_DOMAIN)
+		cpu = claim_suiting(p, prev_cpu, home, chooses ? kind_next(p) : TYPES_MAX);
+	if (cpu < 0 && chooses && home != NO_DOMAIN)
 		cpu = claim_suiting(p, prev_cpu, home, TYPES_MAX);
 	if (cpu < 0 && (home == NO_DOMAIN || !domain_takes(p, home)))
 		cpu = place_idle_near(p, prev_cpu, wake_flags);

@@ -31,8 +31,8 @@ struct pl_cpu {
 	u64 present; /* the same, without regard to a task that preempts it; 0: none */
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: none */
+	bool brief; /* whether the running task's turns are too short to preempt it */
 	u32 looks; /* how often this CPU has looked at another one's queue */
-	bool brief; /* whether the running task's turns are short */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct pl_cpu, cpus)
@@ -78,6 +78,21 @@ static __always_inline u32 kind_next(struct task_struct *p)
 	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
 
 	return task ? share_next(&task->wants, nr_types) : 0;
+}
+
+/* Whether p ends its turns by itself: it gains little from a fast core, and leaves it to others. */
+static __always_inline bool is_brief(struct task_struct *p)
+{
+	struct task_slot_of *of = task_slots_of(p);
+
+	return of && of->ran_ns && of->turn_ns < knob_slice_ns;
+}
+
+/* Notes what the running task's turns are too short for. */
+static __always_inline void note_brief(struct pl_cpu *cpu, u64 turn_ns)
+{
+	cpu->brief = turn_ns < BRIEF_NS;
+	cpu->share.brief = turn_ns < knob_slice_ns;
 }
 
 /*
@@ -127,7 +142,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 	cpu->present = cpu->vtime;
 	if (of) {
 		vtime_note_turn(of, at, cpu->vtime, elapsed_ns(cpu->began_ns, now));
-		cpu->brief = of->turn_ns < BRIEF_NS;
+		note_brief(cpu, of->turn_ns);
 	}
 	if (slot) {
 		task_table_charge(slot, p, ran_ns);
