@@ -68,7 +68,9 @@ struct task_slot_of {
 	u64 lead_ns; /* vtime.h: how far before its own vtime it is queued; below 0: after it */
 	u64 led_ns; /* vtime.h: when it was last queued before its vtime */
 	/* If the policy notes it [vtime_note_turn]: */
-	u64 turn_ns; /* how long its turns are */
+	bool woke; /* it was queued because it woke, not because it was preempted */
+	u64 burst_ns; /* how long it has run since it last slept */
+	u64 turn_ns; /* how long it runs before it sleeps */
 	u64 ran_ns; /* when it last ran */
 	s64 after_ns; /* how far its vtime was then after that of the first waiting task */
 };

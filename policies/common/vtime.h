@@ -279,6 +279,7 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64
 
 	vtime_settle(queue, slice_ns);
 	if (of) {
+		of->woke = enq_flags & SCX_ENQ_WAKEUP;
 		of->clock = queue < VTIME_CLOCKS ? queue + 1 : 0;
 		if (!of->waits_ns)
 			of->waits_ns = scx_bpf_now();
@@ -424,16 +425,22 @@ static __always_inline s64 vtime_head(u64 queue)
 	return S64_MAX;
 }
 
+/* In start, before vtime_start: whether the task has slept, and not been preempted or moved. */
+static __always_inline bool vtime_slept(const struct task_slot_of *of)
+{
+	return !of->waits_ns || of->woke;
+}
+
 /*
- * In charge: notes how p, which has run for so long, stands with the tasks that wait for its CPU. A
- * long turn counts at once, and is forgotten over several short ones. So a task whose turns are cut
- * by preemption stays one with long turns.
+ * In charge: notes how a task, which has run for another `ran_ns`, stands with the tasks that wait
+ * for its CPU. A long turn counts at once, and is forgotten over several short ones.
  */
 static __always_inline void vtime_note_turn(struct task_slot_of *of, s32 cpu, u64 vtime, u64 ran_ns)
 {
 	s64 head = scx_bpf_dsq_nr_queued(cpu) ? vtime_head(cpu) : S64_MAX;
 
-	of->turn_ns = ran_ns > of->turn_ns ? ran_ns : of->turn_ns - of->turn_ns / 8;
+	of->burst_ns += ran_ns;
+	of->turn_ns = of->burst_ns > of->turn_ns ? of->burst_ns : of->turn_ns - of->turn_ns / 8;
 	of->ran_ns = scx_bpf_now();
 	of->after_ns = head == S64_MAX ? 0 : vtime_ahead(vtime) - head;
 }

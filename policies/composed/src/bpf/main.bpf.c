@@ -53,6 +53,8 @@ static __always_inline void start(struct task_struct *p, s32 at)
 
 	if (!cpu)
 		return;
+	if (of && vtime_slept(of))
+		of->burst_ns = 0;
 	note_brief(cpu, of ? of->turn_ns : 0);
 	cpu->began_ns = cpu->since_ns = scx_bpf_now();
 	cpu->leaves = 0;

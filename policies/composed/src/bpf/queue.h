@@ -98,7 +98,7 @@ static __always_inline bool runs_brief(s32 cpu)
 	return state && ((state->share.pid && state->brief) || is_preempted(state));
 }
 
-#define LOOKS 7
+#define LOOKS 7 /* CPUs that a woken task looks at */
 
 /*
  * The CPU that a woken task p waits for in place of `own`, where another task with short turns
@@ -146,7 +146,7 @@ static __always_inline bool queue_waits(s32 cpu)
 }
 
 /*
- * A task with short turns that has just begun is not preempted: it ends soon by itself. Tasks that
+ * A task with short turns is not preempted in that time: it ends its turn by itself. Tasks that
  * pass messages are such, and one that is preempted while it holds a lock makes others wait.
  */
 static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
@@ -158,7 +158,7 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 	return WAKEUP_NS;
 }
 
-/* In tick: whether a task waits that did not preempt p because p had just begun. */
+/* In tick: whether a task waits that did not preempt p because p has short turns. */
 static __always_inline bool is_overtaken(s32 cpu, struct task_struct *p)
 {
 	s64 head = queue_waits(cpu) ? vtime_head(cpu) : S64_MAX;

@@ -37,8 +37,8 @@ struct pl_cpu {
 
 CPU_TABLE(struct pl_cpu, cpus)
 
-/* A task with turns shorter than this ends them soon by itself. */
-#define BRIEF_NS 700000
+/* A task that sleeps after less CPU time than this ends its turns by itself. */
+#define BRIEF_NS (2 * knob_slice_ns)
 
 /*
  * Whether tasks get shares of kinds of cores. Where the constants say no, the verifier drops all
@@ -141,7 +141,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	cpu->present = cpu->vtime;
 	if (of) {
-		vtime_note_turn(of, at, cpu->vtime, elapsed_ns(cpu->began_ns, now));
+		vtime_note_turn(of, at, cpu->vtime, ran_ns);
 		note_brief(cpu, of->turn_ns);
 	}
 	if (slot) {
