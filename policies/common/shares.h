@@ -71,7 +71,7 @@ struct share_cpu {
 	u64 expects_ns; /* when a task was last sent here */
 	u64 chose_ns;  /* when it last chose among waiting tasks */
 	s32 pid;	 /* the running task; 0: none */
-	bool brief; /* whether its turns are too short for a swap, if the policy notes that */
+	bool brief; /* whether it sleeps too soon for a swap, if the policy notes that */
 	u64 may[CPU_WORDS]; /* CPUs the running task may run on; all bits if all online ones */
 };
 

@@ -95,7 +95,7 @@ static __always_inline bool runs_brief(s32 cpu)
 {
 	struct pl_cpu *state = cpus_of(cpu);
 
-	return state && ((state->share.pid && state->brief) || is_preempted(state));
+	return state && ((state->share.pid && state->share.brief) || is_preempted(state));
 }
 
 #define LOOKS 7 /* CPUs that a woken task looks at */
@@ -153,7 +153,8 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 {
 	struct pl_cpu *state = cpus_of(cpu);
 
-	if (!state || (state->brief && elapsed_ns(state->began_ns, scx_bpf_now()) < BRIEF_NS))
+	if (!state ||
+	    (state->share.brief && elapsed_ns(state->began_ns, scx_bpf_now()) < knob_slice_ns))
 		return S64_MAX;
 	return WAKEUP_NS;
 }

@@ -31,14 +31,10 @@ struct pl_cpu {
 	u64 present; /* the same, without regard to a task that preempts it; 0: none */
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: none */
-	bool brief; /* whether the running task's turns are too short to preempt it */
 	u32 looks; /* how often this CPU has looked at another one's queue */
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct pl_cpu, cpus)
-
-/* A task that sleeps after less CPU time than this ends its turns by itself. */
-#define BRIEF_NS (2 * knob_slice_ns)
 
 /*
  * Whether tasks get shares of kinds of cores. Where the constants say no, the verifier drops all
@@ -88,13 +84,6 @@ static __always_inline bool is_brief(struct task_struct *p)
 	return of && of->ran_ns && of->turn_ns < knob_slice_ns;
 }
 
-/* Notes what the running task's turns are too short for. */
-static __always_inline void note_brief(struct pl_cpu *cpu, u64 turn_ns)
-{
-	cpu->brief = turn_ns < BRIEF_NS;
-	cpu->share.brief = turn_ns < knob_slice_ns;
-}
-
 /*
  * The kind of core that p waits for: that of its last CPU, unless it is behind on another by half a
  * round. A task that runs briefly need not move for each of its turns.
@@ -142,7 +131,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 	cpu->present = cpu->vtime;
 	if (of) {
 		vtime_note_turn(of, at, cpu->vtime, ran_ns);
-		note_brief(cpu, of->turn_ns);
+		cpu->share.brief = of->turn_ns < knob_slice_ns;
 	}
 	if (slot) {
 		task_table_charge(slot, p, ran_ns);
