@@ -187,6 +187,12 @@ static __always_inline void vtime_set_behind(u64 *behind, u64 vtime, u64 slice_n
 		__sync_bool_compare_and_swap(behind, was, least - vtime);
 }
 
+/* Whether a task so far ahead has no lead. The vtime of an urgent one says nothing about others. */
+static __always_inline bool vtime_is_own(s64 ahead)
+{
+	return ahead > -(s64)(VTIME_LEAD / 2);
+}
+
 /*
  * Brings a queue's clock up to date. Called before a task is inserted, so that a newcomer does not
  * inherit the queue's lag, and before the first task leaves.
@@ -198,8 +204,7 @@ static __always_inline void vtime_settle(u64 queue, u64 slice_ns)
 	if (!behind || !dsq_can_peek() || !scx_bpf_dsq_nr_queued(queue))
 		return;
 	first = dsq_peek_vtime(queue);
-	/* The vtime of an urgent task says nothing about the others. */
-	if (first && vtime_ahead(vtime_by(behind, first)) > -(s64)(VTIME_LEAD / 2))
+	if (first && vtime_is_own(vtime_ahead(vtime_by(behind, first))))
 		vtime_set_behind(behind, first, slice_ns);
 }
 
@@ -435,12 +440,13 @@ static __always_inline bool vtime_slept(const struct task_slot_of *of)
  * In charge: notes how a task, which has run for another `ran_ns`, stands with the tasks that wait
  * for its CPU. A long turn counts at once, and is forgotten over several short ones.
  */
-static __always_inline void vtime_note_turn(struct task_slot_of *of, s32 cpu, u64 vtime, u64 ran_ns)
+static __always_inline void vtime_note_turn(struct task_slot_of *of, s32 cpu, u64 vtime, u64 ran_ns,
+					    u64 now)
 {
-	s64 head = scx_bpf_dsq_nr_queued(cpu) ? vtime_head(cpu) : S64_MAX;
+	s64 head = vtime_head(cpu);
 
 	of->burst_ns += ran_ns;
 	of->turn_ns = of->burst_ns > of->turn_ns ? of->burst_ns : of->turn_ns - of->turn_ns / 8;
-	of->ran_ns = scx_bpf_now();
+	of->ran_ns = now;
 	of->after_ns = head == S64_MAX ? 0 : vtime_ahead(vtime) - head;
 }

@@ -9,9 +9,8 @@ use vm::{Clock, Request, Shape};
 
 use crate::{request, run};
 
-/// Runs `turns.c` with these words, and returns the shortest time of five runs in ms. In about a tenth of
-/// them the kernel leaves a woken task until the next tick, with both CPUs idle: that is not the clock's. None: there is
-/// no emulator.
+/// Runs `turns.c` with these words, and returns the shortest time of five runs in ms. In about a tenth of them a woken
+/// task is left until the next tick, with both CPUs idle. None: there is no emulator.
 fn time_ms(clock: Clock, cpus: usize, turn_us: u64, words: [&str; 2]) -> Option<f64> {
     if let Err(why) = vm::emulator(None, Clock::Parallel) {
         eprintln!("skipped: {why}");

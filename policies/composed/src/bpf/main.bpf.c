@@ -55,7 +55,7 @@ static __always_inline void start(struct task_struct *p, s32 at)
 		return;
 	if (of && vtime_slept(of))
 		of->burst_ns = 0;
-	cpu->share.brief = of && of->turn_ns < knob_slice_ns;
+	cpu->share.brief = has_short_turns(of);
 	cpu->began_ns = cpu->since_ns = scx_bpf_now();
 	cpu->leaves = 0;
 	cpu->home = of && has_homes() ? home_in(p, task_table_at(of->slot)) : NO_DOMAIN;

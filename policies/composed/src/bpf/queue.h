@@ -95,7 +95,7 @@ static __always_inline bool runs_brief(s32 cpu)
 {
 	struct pl_cpu *state = cpus_of(cpu);
 
-	return state && ((state->share.pid && state->share.brief) || is_preempted(state));
+	return state && state->share.pid && (state->share.brief || is_preempted(state));
 }
 
 #define LOOKS 7 /* CPUs that a woken task looks at */
@@ -146,7 +146,7 @@ static __always_inline bool queue_waits(s32 cpu)
 }
 
 /*
- * A task with short turns is not preempted in that time: it ends its turn by itself. Tasks that
+ * A task with short turns is not preempted for a slice: it ends its turn by itself. Tasks that
  * pass messages are such, and one that is preempted while it holds a lock makes others wait.
  */
 static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
@@ -201,8 +201,7 @@ static __always_inline u64 present_at(s32 cpu)
 
 	if (state && state->present != VTIME_IDLE)
 		running = vtime_ahead(state->present);
-	/* an urgent task says nothing about the others */
-	if (head < running && head > -(s64)(VTIME_LEAD / 2))
+	if (head < running && vtime_is_own(head))
 		running = head;
 	/*
 	 * No slice ahead of a task with short turns: among such tasks the first that comes goes

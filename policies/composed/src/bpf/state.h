@@ -27,8 +27,8 @@ struct pl_cpu {
 	u64 since_ns; /* when it was last charged */
 	struct count counted; /* this CPU's count at that time */
 	u64 vtime; /* of the running task, at since_ns; VTIME_IDLE: none */
+	u64 present; /* the same, without regard to a task that preempts it */
 	u64 left_ns; /* when a task last went home from here */
-	u64 present; /* the same, without regard to a task that preempts it; 0: none */
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: none */
 	u32 looks; /* how often this CPU has looked at another one's queue */
@@ -76,12 +76,18 @@ static __always_inline u32 kind_next(struct task_struct *p)
 	return task ? share_next(&task->wants, nr_types) : 0;
 }
 
-/* Whether p ends its turns by itself: it gains little from a fast core, and leaves it to others. */
+/* Whether a task ends its turns by itself. */
+static __always_inline bool has_short_turns(const struct task_slot_of *of)
+{
+	return of && of->turn_ns < knob_slice_ns;
+}
+
+/* Whether p has shown short turns: it gains little from a fast core, and leaves it to others. */
 static __always_inline bool is_brief(struct task_struct *p)
 {
 	struct task_slot_of *of = task_slots_of(p);
 
-	return of && of->ran_ns && of->turn_ns < knob_slice_ns;
+	return has_short_turns(of) && of->ran_ns;
 }
 
 /*
@@ -130,8 +136,8 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	cpu->present = cpu->vtime;
 	if (of) {
-		vtime_note_turn(of, at, cpu->vtime, ran_ns);
-		cpu->share.brief = of->turn_ns < knob_slice_ns;
+		vtime_note_turn(of, at, cpu->vtime, ran_ns, now);
+		cpu->share.brief = has_short_turns(of);
 	}
 	if (slot) {
 		task_table_charge(slot, p, ran_ns);
