@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The decisions of charge.h, detect.h and account.h. */
-#include "kernel.h"
-#include "account.h"
+/* The decisions of clock_charge.h, detect_level.h and clock_account.h. */
+#include "state.h"
 
 /* Lets time pass for a license, without cycles. */
 static void pass(struct license *l, u64 now_ns)
@@ -68,7 +67,7 @@ EXPORT u32 learned(u32 seen, u32 wide, bool found)
 EXPORT u64 charged(u64 ran_ns, u32 level, u64 slice_ns)
 {
 	struct clock_counts since = { .cycles = { 0, 0, cycles_in(ran_ns, 2400000) } };
-	struct avx_task task = { .level = level };
+	struct clock_task task = { .level = level };
 	struct charge_of of = {};
 
 	turbo_cores = 1;
@@ -92,7 +91,7 @@ EXPORT void comes(u32 node, bool comes, u64 now)
 
 EXPORT u32 mean(u32 node, u64 *total, u64 since_ns, u64 now)
 {
-	struct avx_cpu cpu = { .active_total = *total };
+	struct clock_cpu cpu = { .active_total = *total };
 	u32 mean;
 
 	cpu_node[node] = node;
@@ -108,8 +107,8 @@ EXPORT u32 mean(u32 node, u64 *total, u64 since_ns, u64 now)
 EXPORT u32 observed(const u64 *ran_ns, const u64 *high_ns, const bool *fresh, u32 count,
 		    u64 release_ns)
 {
-	struct avx_task task = {};
-	struct avx_cpu cpu = {};
+	struct clock_task task = {};
+	struct clock_cpu cpu = {};
 	u64 now = 1000000000;
 	u32 i;
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
 
-/// `struct charge_of` of charge.h.
+/// `struct charge_of` of clock_charge.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
@@ -38,7 +38,7 @@ fn extra(of: &Stretch) -> u64 {
     call!(extra(&mut of.clone() => *mut Stretch) -> u64)
 }
 
-/// The formula in the first lines of charge.h.
+/// The formula in the first lines of clock_charge.h.
 fn reference(of: &Stretch) -> f64 {
     let own = of.level as usize;
     let lost = |at: usize| {

@@ -3,10 +3,10 @@
  * avx-fair: fair scheduling where some tasks' vector code lowers the clock of others.
  *
  * A virtual-time scheduler: the task that has had the least CPU time, over its weight, runs next.
- * It differs from other fair schedulers only in what it counts as CPU time (charge.h). A task whose
- * core ran below its ideal clock because of another task's license is not charged for the loss.
- * Counters are folded at ticks and when a task stops. So the number of active cores and a task's
- * level are right to a tick.
+ * It differs from other fair schedulers only in what it counts as CPU time (clock_charge.h). A task
+ * whose core ran below its ideal clock because of another task's license is not charged for the
+ * loss. Counters are folded at ticks and when a task stops. So the number of active cores and a
+ * task's level are right to a tick.
  *
  * It suits machines where vector code and other code share cores, or a power limit. If all code is
  * alike it is an ordinary fair scheduler. A wakeup costs more than Linux's own: it looks at the
@@ -17,7 +17,6 @@
  */
 #include "state.h"
 #include "fair.h"
-#include "account.h"
 #include "queue.h"
 
 LICENSE;
@@ -55,10 +54,10 @@ static __always_inline void update_idle(s32 cpu, bool idle)
 
 static __always_inline void lose(s32 cpu, struct scx_cpu_release_args *args)
 {
-	struct avx_cpu *state = cpus_of(cpu);
+	struct clock_cpu *clock = clock_cpu_of(cpu);
 
-	if (state)
-		observe_others(state);
+	if (clock)
+		observe_others(clock);
 }
 
 static __always_inline s32 enter(struct task_struct *p)

@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The policy's state of each task and each CPU. */
+/* The policy's state of each task and each CPU, and what a run costs. */
 #pragma once
-#include "charge.h"
-#include "cpus.h"
 #include "knobs.h"
-#include "task_table.h"
-#include "topology.h"
+#include "clock_state.h"
 #include "vtime.h"
 
 struct avx_task {
-	u32 level; /* the level it needs, as of the last stretch */
-	/*
-	 * observe.h, for levels 1 and 2: how many stretches of time, or saved states, said
-	 * something,
-	 */
-	u32 seen[2];
-	u32 wide[2]; /* and in which part of them the level was needed */
-	u32 clear_ns[2]; /* its time without the level since that last said something */
-	u32 mw; /* its core's power while it ran, as a running mean; 0: unknown */
+	struct clock_task clock;
 };
 
 TASK_STORAGE(struct avx_task, tasks)
@@ -25,39 +14,62 @@ TASK_STORAGE(struct avx_task, tasks)
 /* Written by its own CPU. Other CPUs read vtime, a tick old at most, and write it [preempt.h]. */
 struct avx_cpu {
 	u64 since_ns;   /* when the running task was last charged */
-	struct clock_counts counts; /* at that time */
-	u64 cycles;   /* at that time, with modelled levels and counted cycles */
 	u64 vtime;   /* of the running task, at that time; VTIME_IDLE: none */
 	u64 balanced_ns;	 /* when queues were last balanced here */
-	u64 active_total;  /* active.h, of its package at since_ns */
-	struct watched {
-		u64 since_ns, high_ns; /* since when it is watched; how long the level was there */
-		bool was_low; /* the level was not there in the stretch before */
-		bool unexplained; /* the running task may be the one that needs it */
-	} watched[2]; /* observe.h: its core's license at levels 1 and 2 */
-	u32 fresh; /* the running task started since the last charge */
-	/* With the license above the lowest, when there last ran a task that is */
-	u64 needed_ns[2]; /* known to need the level, */
-	u64 unknown_ns; /* or of unknown level */
-	u32 known; /* 1 + the level of the running task; 0: unknown */
-	u32 counts_known;
-	u32 busy;
-	u32 core; /* its core, by its lowest CPU */
-	u32 needs; /* the running task's level, as told; 0: no task */
+	struct clock_cpu clock;
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct avx_cpu, cpus)
 
-static u32 core_busy[MAX_CPUS]; /* busy threads of each core, by its lowest CPU */
-static u64 node_active[MAX_CPUS]; /* active.h: active cores of each package, by node */
+#include "clock_account.h"
 
-/* The mean power of tasks, mW: a running mean. */
-static u64 mean_mw;
+static __always_inline u64 level_told(const struct task_slot *slot)
+{
+	u64 told = slot ? task_share(slot) : 0;
 
-/* Time refunded so far, and time charged beyond run time; for the ground to read. */
-EXPORT u64 refunded_ns;
-EXPORT u64 surcharged_ns;
+	return told <= LICENSE_LEVELS ? told : 0;
+}
 
-/* How many saved states were looked at, and how many of them had wide registers in use. */
-EXPORT u64 saved_looks;
-EXPORT u64 saved_wide;
+/*
+ * Fills the task table's kinds of cores with license levels: how long the task's cycles took at
+ * each.
+ */
+static __always_inline void tell_levels(struct task_slot *slot, const struct charge_of *of)
+{
+	u32 level;
+
+	for (level = 0; level < LICENSE_LEVELS; level++)
+		slot->ran_ns.of[level] += of->took_ns[level];
+}
+
+/* Charges p for its time on this CPU since it was charged last. */
+static __always_inline void account(struct task_struct *p, s32 at)
+{
+	struct avx_cpu *cpu = cpus_of(at);
+	struct avx_task *task = tasks_of(p);
+	struct task_slot *slot = task_slot(p);
+	struct charge_of of = {};
+	u64 now = scx_bpf_now(), ran_ns, charge_ns;
+
+	if (!cpu || !task)
+		return;
+	ran_ns = elapsed_ns(cpu->since_ns, now);
+	charge_ns = clock_charge(&task->clock, slot, at, ran_ns, now, &of);
+	cpu->since_ns = now;
+	if (slot) {
+		task_table_charge(slot, p, ran_ns);
+		tell_levels(slot, &of);
+	}
+	cpu->vtime = vtime_run(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+}
+
+/* p starts here. */
+static __always_inline void account_start(struct task_struct *p, s32 at)
+{
+	struct avx_cpu *cpu = cpus_of(at);
+
+	if (!cpu)
+		return;
+	cpu->since_ns = scx_bpf_now();
+	clock_start(p, at, cpu->since_ns);
+}

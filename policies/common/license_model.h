@@ -7,7 +7,7 @@
  */
 #pragma once
 #include "license.h"
-#include "state.h"
+#include "clock_tables.h"
 
 struct model_core {
 	struct license license;
@@ -19,7 +19,7 @@ CPU_TABLE(struct model_core, model_cores)
 
 static __always_inline struct model_core *model_core_of(s32 cpu)
 {
-	struct avx_cpu *state = cpus_of(cpu);
+	struct clock_cpu *state = clock_cpu_of(cpu);
 
 	return state ? model_cores_of(state->core) : NULL;
 }
@@ -60,7 +60,7 @@ static __always_inline u32 model_needs(s32 cpu)
 	u32 needs = 0, at = cpu, i;
 
 	for (i = 0; i < SIBLINGS_MAX; i++) {
-		struct avx_cpu *state = cpus_of(at);
+		struct clock_cpu *state = clock_cpu_of(at);
 
 		if (state && state->needs > needs)
 			needs = state->needs;
@@ -77,7 +77,7 @@ static __always_inline u32 model_needs(s32 cpu)
 /* From now on a task that needs this level runs here; 0 also if no task runs. */
 static __always_inline void model_run(s32 cpu, u32 needs, u32 active)
 {
-	struct avx_cpu *state = cpus_of(cpu);
+	struct clock_cpu *state = clock_cpu_of(cpu);
 	struct model_core *core = model_core_of(cpu);
 	u64 now;
 

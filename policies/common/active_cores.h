@@ -7,7 +7,7 @@
  * active. Two such values give the mean number in between.
  */
 #pragma once
-#include "state.h"
+#include "clock_tables.h"
 
 #define ACTIVE_BITS 10  /* more cores than a package has */
 #define ACTIVE_MASK ((1U << ACTIVE_BITS) - 1)
@@ -31,7 +31,7 @@ static __always_inline void active_count(u32 node, bool comes, u64 now)
 /* A CPU becomes idle or busy. Only the CPU itself calls this, so that it is counted once. */
 static __always_inline void active_set(s32 cpu, bool busy)
 {
-	struct avx_cpu *state = cpus_of(cpu);
+	struct clock_cpu *state = clock_cpu_of(cpu);
 	u32 core, at = cpu_index(cpu);
 
 	if (!state || state->busy == busy || at >= MAX_CPUS)
@@ -71,7 +71,7 @@ static __always_inline u32 active_cores(s32 cpu)
  * How many cores were active on average since the last call on this CPU, at since_ns, in parts of
  * ACTIVE_ONE.
  */
-static __always_inline u32 take_active(s32 at, struct avx_cpu *cpu, u64 since_ns, u64 now)
+static __always_inline u32 take_active(s32 at, struct clock_cpu *cpu, u64 since_ns, u64 now)
 {
 	u64 word = active_word(at), cores = word & ACTIVE_MASK, took;
 	u64 total = cores * active_time(now) + (word >> ACTIVE_BITS);
@@ -96,7 +96,7 @@ static __always_inline void active_look(void)
 	u32 i, j;
 
 	bpf_for(i, 0, nr_cpus) {
-		struct avx_cpu *state = cpus_of(i);
+		struct clock_cpu *state = clock_cpu_of(i);
 		u32 lowest = i, at = i;
 
 		if (!state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Detect: which license level a task needs, so that the task that caused a drop gets no refund. */
 #pragma once
-#include "observe.h"
+#include "observe_level.h"
 #include "registers.h"
 
 /*
@@ -21,7 +21,7 @@ static __always_inline u32 saved_level(u64 xfeatures)
 }
 
 /* p starts here: the state that the kernel saved when p stopped is one more sample of its level. */
-static __always_inline void saved_learn(struct task_struct *p, struct avx_task *task)
+static __always_inline void saved_learn(struct task_struct *p, struct clock_task *task)
 {
 	u64 xfeatures = task_xfeatures(p);
 	u32 level = saved_level(xfeatures);
@@ -35,27 +35,19 @@ static __always_inline void saved_learn(struct task_struct *p, struct avx_task *
 	observe_one(&task->seen[1], &task->wide[1], level == 2);
 }
 
-/* The level that the control plane was told for a task: 1 + the level, or 0. */
-static __always_inline u64 told_of(const struct task_slot *slot)
-{
-	u64 told = slot ? task_share(slot) : 0;
-
-	return told <= LICENSE_LEVELS ? told : 0;
-}
-
 /* p starts here: what was used before belongs to another task. */
 static __always_inline void start_detecting(void)
 {
-	if (knob_detect == DETECT_TRAP)
+	if (DETECTS_BY == DETECT_TRAP)
 		vector_used();
 }
 
 /* 1 + the task's level if known, else 0. What the user has said comes first. */
-static __always_inline u32 known_of(const struct avx_task *task, const struct task_slot *slot)
+static __always_inline u32 known_of(const struct clock_task *task, const struct task_slot *slot)
 {
-	u64 told = told_of(slot);
+	u64 told = level_told(slot);
 
-	if (told || knob_detect == DETECT_TOLD)
+	if (told || DETECTS_BY == DETECT_TOLD)
 		return told;
 	return observed_level(task);
 }
@@ -64,17 +56,17 @@ static __always_inline u32 known_of(const struct avx_task *task, const struct ta
  * At the end of a stretch of p's time here, in which it may have needed the level `may_need`. If
  * unsure, the highest level counts, which refunds nothing. What the user has said is believed.
  */
-static __always_inline void detect(struct avx_task *task, const struct task_slot *slot,
+static __always_inline void detect(struct clock_task *task, const struct task_slot *slot,
 				   u32 may_need)
 {
 	u32 known;
 
-	if (knob_detect == DETECT_TRAP) {
+	if (DETECTS_BY == DETECT_TRAP) {
 		task->level = vector_used();
 		return;
 	}
 	known = known_of(task, slot);
 	task->level = known ? known - 1 : LICENSE_LEVELS - 1;
-	if (task->level < may_need && !told_of(slot))
+	if (task->level < may_need && !level_told(slot))
 		task->level = may_need;
 }

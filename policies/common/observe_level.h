@@ -8,7 +8,7 @@
  * whatever was seen of the task before.
  */
 #pragma once
-#include "active.h"
+#include "active_cores.h"
 
 #define SEEN_ONE   1024 /* unit of the part of the stretches that needed a level */
 #define SEEN_MIN   3  /* stretches before anything is believed */
@@ -18,7 +18,7 @@
 #define KEPT 2
 
 /* The observed level of a task: 1 + its level, or 0. */
-static __always_inline u32 observed_level(const struct avx_task *task)
+static __always_inline u32 observed_level(const struct clock_task *task)
 {
 	u32 level;
 
@@ -37,7 +37,7 @@ static __always_inline void observe_one(u32 *seen, u32 *wide, bool needed)
 }
 
 /* A task has run for `ran_ns` without level 1 or 2. */
-static __always_inline void observe_clear(struct avx_task *task, u32 level, u64 ran_ns)
+static __always_inline void observe_clear(struct clock_task *task, u32 level, u64 ran_ns)
 {
 	u32 at = level - 1;
 
@@ -55,7 +55,7 @@ static __always_inline void watch_level(struct watched *level, u64 now)
 }
 
 /* From now on another task runs on a CPU: watching its license starts anew. */
-static __always_inline void watch_again(struct avx_cpu *cpu, u64 now)
+static __always_inline void watch_again(struct clock_cpu *cpu, u64 now)
 {
 	watch_level(&cpu->watched[0], now);
 	watch_level(&cpu->watched[1], now);
@@ -76,7 +76,7 @@ static __always_inline enum beside needed_beside(s32 cpu, u32 level, u64 since_n
 	u32 at = cpu, i;
 
 	for (i = 0; i < SIBLINGS_MAX; i++) {
-		struct avx_cpu *state;
+		struct clock_cpu *state;
 
 		barrier_var(at);
 		if (at >= MAX_CPUS)
@@ -84,7 +84,7 @@ static __always_inline enum beside needed_beside(s32 cpu, u32 level, u64 since_n
 		at = cpu_sibling[at];
 		if ((s32)at == cpu)
 			return found;
-		state = cpus_of(at);
+		state = clock_cpu_of(at);
 		if (!state)
 			return NEEDED_BY_ANY;
 		if (state->needed_ns[level - 1] > since_ns || (state->busy && state->known > level))
@@ -96,7 +96,7 @@ static __always_inline enum beside needed_beside(s32 cpu, u32 level, u64 since_n
 }
 
 /* A level was there for `high_ns` of a stretch of a task's time, up to now. */
-static __always_inline void observe_high(struct avx_task *task, struct avx_cpu *cpu, s32 at,
+static __always_inline void observe_high(struct clock_task *task, struct clock_cpu *cpu, s32 at,
 					 u64 now, u64 ran_ns, u64 high_ns, u32 level)
 {
 	struct watched *watched = &cpu->watched[level - 1];
@@ -120,7 +120,7 @@ static __always_inline void observe_high(struct avx_task *task, struct avx_cpu *
 }
 
 /* A level was not there in a stretch of a task's time. */
-static __always_inline void observe_low(struct avx_task *task, struct avx_cpu *cpu, u64 now,
+static __always_inline void observe_low(struct clock_task *task, struct clock_cpu *cpu, u64 now,
 					u64 ran_ns, u32 level)
 {
 	watch_level(&cpu->watched[level - 1], now);
@@ -130,7 +130,7 @@ static __always_inline void observe_low(struct avx_task *task, struct avx_cpu *c
 }
 
 /* Unwatched tasks have run on a CPU: a level that they may have requested is not news. */
-static __always_inline void observe_others(struct avx_cpu *cpu)
+static __always_inline void observe_others(struct clock_cpu *cpu)
 {
 	cpu->watched[0].was_low = cpu->watched[1].was_low = false;
 }
@@ -140,7 +140,7 @@ static __always_inline void observe_others(struct avx_cpu *cpu)
  * that the task is said to need, or 0. A task with a told level is not watched. Returns the level
  * that it may have needed.
  */
-static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s32 at, u32 told,
+static __always_inline u32 observe(struct clock_task *task, struct clock_cpu *cpu, s32 at, u32 told,
 				   u64 now, const struct charge_of *of)
 {
 	u64 ran_ns = of->ran_ns, wide_ns = of->took_ns[1], widest_ns = of->took_ns[2];
@@ -166,7 +166,7 @@ static __always_inline u32 observe(struct avx_task *task, struct avx_cpu *cpu, s
 }
 
 /* A stretch of a task's time with the license at the lowest level. */
-static __always_inline void observe_plain(struct avx_task *task, struct avx_cpu *cpu, u64 now,
+static __always_inline void observe_plain(struct clock_task *task, struct clock_cpu *cpu, u64 now,
 					  u64 ran_ns)
 {
 	observe_low(task, cpu, now, ran_ns, 1);

@@ -4,20 +4,20 @@
  * level.
  */
 #pragma once
-#include "active.h"
-#include "detect.h"
-#include "model.h"
+#include "active_cores.h"
+#include "detect_level.h"
+#include "license_model.h"
 
 /* Counters of a CPU, which only that CPU can read. False: there are none that work. */
 static __always_inline bool counts_now(s32 cpu, struct clock_counts *counts)
 {
-	if (knob_source == COUNTED_MODEL)
+	if (COUNTS_BY == COUNTED_MODEL)
 		return model_counts(cpu, counts, active_cores(cpu));
 	return cpu == this_cpu() && clock_counts(counts);
 }
 
 /* This CPU's counts since the last look. False if they cannot be read or went back. */
-static __always_inline bool take_counts(s32 at, struct avx_cpu *cpu, struct clock_counts *since)
+static __always_inline bool take_counts(s32 at, struct clock_cpu *cpu, struct clock_counts *since)
 {
 	struct clock_counts now = {};
 	bool known = counts_now(at, &now), was = cpu->counts_known;
@@ -42,14 +42,14 @@ static __always_inline bool take_counts(s32 at, struct avx_cpu *cpu, struct cloc
 /* Whether the model's cycles are checked against the CPU's own count of cycles. */
 static __always_inline bool counts_cycles(void)
 {
-	return knob_source == COUNTED_MODEL && reads_counters;
+	return COUNTS_BY == COUNTED_MODEL && reads_counters;
 }
 
 /*
  * Cycles that this CPU counted since the last look. If it did not count, or the counter went back,
  * the result is larger than any real count.
  */
-static __always_inline u64 take_cycles(s32 at, struct avx_cpu *cpu)
+static __always_inline u64 take_cycles(s32 at, struct clock_cpu *cpu)
 {
 	u64 before = cpu->cycles, now = 0;
 
@@ -74,7 +74,7 @@ static __always_inline u64 mean_of(u64 mean, u64 value, u64 part)
 	return mean ? mean + (value * part >> 10) - (mean * part >> 10) : value;
 }
 
-static __always_inline void power_learn(struct avx_task *task, u64 ran_ns, u64 energy_uj)
+static __always_inline void power_learn(struct clock_task *task, u64 ran_ns, u64 energy_uj)
 {
 	u64 mw = ran_ns ? energy_uj * 1000000 / ran_ns : 0; /* uJ in ns are 1e9 uW */
 
@@ -96,15 +96,15 @@ static __always_inline u64 modelled_lost(const struct charge_of *of, u64 cycles)
 }
 
 /* The charge for a stretch of a task's time, ns. */
-static __always_inline u64 charge_for(struct avx_task *task, struct charge_of *of,
+static __always_inline u64 charge_for(struct clock_task *task, struct charge_of *of,
 				      const struct clock_counts *since, u64 cycles)
 {
 	u64 ran_ns = of->ran_ns, refund, extra;
 
-	if (knob_charge == CHARGE_ENERGY)
+	if (CHARGES_BY == CHARGE_ENERGY)
 		return task->mw && mean_mw ? ran_ns * task->mw / mean_mw : ran_ns;
 	of->level = task->level;
-	if (license_levels == 1 && knob_charge == CHARGE_BOTH)
+	if (license_levels == 1 && CHARGES_BY == CHARGE_BOTH)
 		return charge_drawn(ran_ns, since->limited_ns, of->cycles[0], of->khz[0], task->mw,
 				    mean_mw);
 	refund = license_levels > 1 ? charge_refund(of)
@@ -114,7 +114,7 @@ static __always_inline u64 charge_for(struct avx_task *task, struct charge_of *o
 		refund = least_of(refund, modelled_lost(of, cycles));
 	if (refund > knob_slice_ns)
 		refund = knob_slice_ns;
-	extra = knob_charge == CHARGE_BOTH ? charge_extra(of) : 0;
+	extra = CHARGES_BY == CHARGE_BOTH ? charge_extra(of) : 0;
 	if (refund)
 		__sync_fetch_and_add(&refunded_ns, refund);
 	if (extra)
@@ -128,14 +128,14 @@ static __always_inline u64 charge_for(struct avx_task *task, struct charge_of *o
  */
 static __always_inline bool is_plain(const struct clock_counts *since)
 {
-	return license_levels > 1 && knob_charge == CHARGE_VICTIM && knob_detect != DETECT_TRAP &&
+	return license_levels > 1 && CHARGES_BY == CHARGE_VICTIM && DETECTS_BY != DETECT_TRAP &&
 	       !(since->cycles[1] | since->cycles[2]);
 }
 
 /* The control arm needs no counters, except the model's: tasks' progress is computed from them. */
 static __always_inline bool counts_wanted(void)
 {
-	return knob_charge != CHARGE_OFF || knob_source == COUNTED_MODEL;
+	return CHARGES_BY != CHARGE_OFF || COUNTS_BY == COUNTED_MODEL;
 }
 
 /* Fills in what was counted in a stretch of time, at the clocks of this many active cores. */
@@ -152,94 +152,71 @@ static __always_inline void stretch_of(struct charge_of *of, u64 ran_ns,
 }
 
 /*
- * Fills the task table's kinds of cores with license levels: how long the task's cycles took at
- * each.
+ * What a task has to pay for the last `ran_ns` on a CPU, ns. Fills in what was counted in that
+ * time.
  */
-static __always_inline void tell_levels(struct task_slot *slot, const struct charge_of *of)
+static __always_inline u64 clock_charge(struct clock_task *task, const struct task_slot *slot,
+					s32 at, u64 ran_ns, u64 now, struct charge_of *of)
 {
-	u32 level;
-
-	for (level = 0; level < LICENSE_LEVELS; level++)
-		slot->ran_ns.of[level] += of->took_ns[level];
-}
-
-/* Charges p for its time on this CPU since it was charged last. */
-static __always_inline void account(struct task_struct *p, s32 at)
-{
-	struct avx_cpu *cpu = cpus_of(at);
-	struct avx_task *task = tasks_of(p);
+	struct clock_cpu *cpu = clock_cpu_of(at);
 	struct clock_counts since = {};
-	struct charge_of of = {};
-	struct task_slot *slot = task_slot(p);
-	u64 now = scx_bpf_now(), cycles = 0, ran_ns, charge_ns;
-	u32 active = 0;
-	bool counted;
+	u32 active, may_need = 0;
+	u64 cycles = 0;
+	bool counted, plain;
 
-	if (!cpu || !task)
-		return;
-	ran_ns = elapsed_ns(cpu->since_ns, now);
-	if (counts_wanted())
-		active = take_active(at, cpu, cpu->since_ns, now);
-	cpu->since_ns = now;
-	charge_ns = ran_ns;
-	counted = counts_wanted() && take_counts(at, cpu, &since);
-	if (counted)
-		stretch_of(&of, ran_ns, &since, active);
+	if (!cpu || !counts_wanted())
+		return ran_ns;
+	active = take_active(at, cpu, now - ran_ns, now);
+	counted = take_counts(at, cpu, &since);
 	if (counts_cycles())
 		cycles = take_cycles(at, cpu);
-	if (knob_charge != CHARGE_OFF && counted) {
-		bool plain = is_plain(&since);
-		u32 may_need = 0;
-
-		if (knob_detect == DETECT_OBSERVED && license_levels > 1 && plain)
-			observe_plain(task, cpu, now, ran_ns);
-		else if (knob_detect == DETECT_OBSERVED && license_levels > 1)
-			may_need = observe(task, cpu, at, told_of(slot), now, &of);
-		if (license_levels == 1 || knob_charge == CHARGE_ENERGY)
-			power_learn(task, ran_ns, since.energy_uj);
-		if (!plain) {
-			detect(task, slot, may_need);
-			charge_ns = charge_for(task, &of, &since, cycles);
-		}
-	}
-	if (slot) {
-		task_table_charge(slot, p, ran_ns);
-		if (counted)
-			tell_levels(slot, &of);
-	}
-	cpu->vtime = vtime_run(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	if (!counted)
+		return ran_ns;
+	stretch_of(of, ran_ns, &since, active);
+	if (CHARGES_BY == CHARGE_OFF)
+		return ran_ns;
+	plain = is_plain(&since);
+	if (DETECTS_BY == DETECT_OBSERVED && license_levels > 1 && plain)
+		observe_plain(task, cpu, now, ran_ns);
+	else if (DETECTS_BY == DETECT_OBSERVED && license_levels > 1)
+		may_need = observe(task, cpu, at, level_told(slot), now, of);
+	if (license_levels == 1 || CHARGES_BY == CHARGE_ENERGY)
+		power_learn(task, ran_ns, since.energy_uj);
+	if (plain)
+		return ran_ns;
+	detect(task, slot, may_need);
+	return charge_for(task, of, &since, cycles);
 }
 
 /* p starts here: counts from before belong to another task. */
-static __always_inline void account_start(struct task_struct *p, s32 at)
+static __always_inline void clock_start(struct task_struct *p, s32 at, u64 now)
 {
-	struct avx_cpu *cpu = cpus_of(at);
+	struct clock_cpu *cpu = clock_cpu_of(at);
 	struct clock_counts since = {};
 	u64 known = 0;
 
 	if (!cpu)
 		return;
-	cpu->since_ns = scx_bpf_now();
 	if (counts_wanted())
-		take_active(at, cpu, cpu->since_ns, cpu->since_ns);
-	if (knob_detect == DETECT_SAVED) {
-		struct avx_task *task = tasks_of(p);
+		take_active(at, cpu, now, now);
+	if (DETECTS_BY == DETECT_SAVED) {
+		struct clock_task *task = clock_task_of(p);
 
 		if (task) {
 			saved_learn(p, task);
 			known = known_of(task, task_slot(p));
 		}
 	}
-	if (knob_source == COUNTED_MODEL) {
-		if (knob_detect != DETECT_SAVED)
-			known = told_of(task_slot(p));
+	if (COUNTS_BY == COUNTED_MODEL) {
+		if (DETECTS_BY != DETECT_SAVED)
+			known = level_told(task_slot(p));
 		model_run(at, known ? known - 1 : 0, active_cores(at));
 	}
-	if (knob_detect == DETECT_OBSERVED) {
-		watch_again(cpu, cpu->since_ns);
+	if (DETECTS_BY == DETECT_OBSERVED) {
+		watch_again(cpu, now);
 		/* Only sibling threads read it. */
 		if (has_sibling(at)) {
-			struct avx_task *task = tasks_of(p);
+			struct clock_task *task = clock_task_of(p);
 
 			cpu->known = task ? known_of(task, task_slot(p)) : 0;
 		}
@@ -248,6 +225,6 @@ static __always_inline void account_start(struct task_struct *p, s32 at)
 		take_counts(at, cpu, &since);
 	if (counts_cycles())
 		take_cycles(at, cpu);
-	if (knob_charge != CHARGE_OFF)
+	if (CHARGES_BY != CHARGE_OFF)
 		start_detecting();
 }
