@@ -13,7 +13,7 @@ pub const CONTAINER: &str = "--privileged --pid=host --cgroupns=host";
 
 /// Refuses a policy with a control plane that knows threads by number, if the kernel has other numbers for them.
 pub fn heed_numbers(instance: &Instance) -> Result<(), Failure> {
-    match instance.policy.told().is_some() && live::namespaces().contains(&"pid") {
+    match instance.policy.control.is_some() && live::namespaces().contains(&"pid") {
         true => Err(Failure::input(format!(
             "{} goes by threads' numbers, and in a PID namespace they have others than in the kernel: run it outside of \
              that (in a container: with {CONTAINER})",
@@ -38,6 +38,12 @@ pub fn may_load() -> Result<(), Failure> {
         return Err(Failure::input(format!(
             "loading a scheduler needs {}: run it with sudo (in a container: with {CONTAINER})",
             missing.join(" and ")
+        )));
+    }
+    if let Some(thread) = live::core_scheduled() {
+        return Err(Failure::input(format!(
+            "thread {thread} has a cookie of core scheduling, and kernels hang when a policy schedules it: end what set \
+             it, or turn SMT off (echo off > /sys/devices/system/cpu/smt/control)"
         )));
     }
     let cpus = live::topology().map_err(failed)?.core_type.len();

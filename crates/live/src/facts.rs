@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::{self, Limit};
+use crate::core_scheduling::core_scheduled;
 use crate::counters::{Counters, Event, What};
 use crate::kernel::{FOLDER, OPS, TYPES};
 use crate::perf_event::{self, Target};
@@ -60,6 +61,8 @@ pub struct Facts {
     pub numa_balancing: Option<bool>,
     /// Limits of CPU time that differ from the default.
     pub limits: Vec<Limit>,
+    /// A thread that core scheduling is asked for: [`core_scheduled`].
+    pub core_scheduled: Option<String>,
 }
 
 /// Relevant capabilities, by number (include/uapi/linux/capability.h).
@@ -89,13 +92,14 @@ impl Facts {
         facts.release = kernel_release();
         facts.namespaces = namespaces();
         facts.missing_to_load = missing_to_load();
+        facts.core_scheduled = core_scheduled();
         for (name, kind, config) in COUNTERS {
             match perf_event::open(kind, config, Target::Thread(0)) {
                 Ok(_) => facts.counters.push(name),
                 Err(error) => drop(facts.missing_counters.insert(name, error.to_string())),
             }
         }
-        let counters = Counters::open(What::Instructions, Event::Own);
+        let counters = Counters::open(&[What::Instructions], Event::Own);
         facts.policy_counters = counters.any().then(|| counters.describe());
         facts
     }

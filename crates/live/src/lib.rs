@@ -9,6 +9,7 @@ mod behind;
 mod callbacks;
 mod cgroup;
 mod control;
+mod core_scheduling;
 mod counters;
 mod execute;
 mod exit;
@@ -45,6 +46,7 @@ pub use behind::{Behind, Lookout};
 pub use callbacks::Callback;
 pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use control::{Knows, SHARE as CONTROL_SHARE};
+pub use core_scheduling::core_scheduled;
 pub use counters::{Counters, Counting, Event, Reader};
 pub use execute::{
     Broken, Executed, Execution, Interrupted, end_all_but, end_session, execute,

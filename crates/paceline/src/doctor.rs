@@ -75,7 +75,7 @@ fn line(finding: &Finding) -> String {
 fn examine(facts: &Facts, sound: Option<Result<(), String>>) -> Vec<Finding> {
     let mut findings = vec![kernel(facts), sched_ext(facts), types(facts, sound), attached(facts)];
     findings.extend([may_load(facts), topology(facts), kinds(facts), counters(facts)]);
-    findings.push(speeds(facts));
+    findings.extend([core_scheduling(facts), speeds(facts)]);
     findings.extend([page_moves(facts), numa_balancing(facts), limits(facts)]);
     findings.extend(policies(facts));
     findings
@@ -195,6 +195,18 @@ fn may_load(facts: &Facts) -> Finding {
             .mend(format!(
                 "run it with sudo (in a container: with {CONTAINER}); compare --on vm and --on sim need no rights"
             )),
+    }
+}
+
+fn core_scheduling(facts: &Facts) -> Finding {
+    let finding = |ok, says: String| finding("core scheduling", Some(ok), says).needed();
+    match &facts.core_scheduled {
+        None => finding(true, "no thread has a cookie, as far as this process may know".into()),
+        Some(thread) => finding(
+            false,
+            format!("thread {thread} has a cookie: kernels hang under a policy"),
+        )
+        .mend("end what set it, or turn SMT off: echo off > /sys/devices/system/cpu/smt/control"),
     }
 }
 
@@ -354,6 +366,8 @@ mod tests {
         let (state, by) = (Some("enabled".to_string()), Some("lavd".to_string()));
         let taken = Facts { sched_ext: state, attached: by, ..sound() };
         assert_eq!(wrong(&taken, Some(Ok(()))), ["attached"]);
+        let cookie = Facts { core_scheduled: Some("7 (sh)".into()), ..sound() };
+        assert_eq!(wrong(&cookie, Some(Ok(()))), ["core scheduling"]);
         let with_gaps = Facts { cpu_numbers: 1920, ..sound() };
         assert_eq!(wrong(&with_gaps, Some(Ok(()))), ["topology"]);
     }

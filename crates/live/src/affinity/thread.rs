@@ -70,7 +70,7 @@ pub(crate) fn times(tid: u32) -> Option<(u64, u64)> {
 }
 
 /// All threads, each with its process. Fails if they cannot be read: a partial list would make threads count as ended.
-pub(super) fn all_threads() -> io::Result<Vec<(u32, u32)>> {
+pub(crate) fn all_threads() -> io::Result<Vec<(u32, u32)>> {
     let mut all = Vec::new();
     for tgid in listed("/proc")? {
         all.extend(listed(&format!("/proc/{tgid}/task"))?.into_iter().map(|tid| (tid, tgid)));
