@@ -218,7 +218,7 @@ pub struct Compare {
     #[arg(long, value_name = "PATH")]
     pub with: Vec<PathBuf>,
     /// What is known of programs: TOML with `NAME = NUMBER` under [programs], a speedup for min-fair, misses
-    /// for dino, a license level for avx-fair
+    /// for dino, a license level for avx-fair; for paceline a speedup, or a level where all cores are alike
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Count the locks that the scheduler takes beyond the runqueue's own
@@ -227,7 +227,8 @@ pub struct Compare {
     /// Put policies in charge of the workload alone, which asks for SCHED_EXT (here only)
     #[arg(long)]
     pub partial: bool,
-    /// A machine that has the turbo table and the licenses of this one, for avx-fair: a name or a TOML file (here
+    /// A machine that has the turbo table and the licenses of this one, for paceline and avx-fair: a
+    /// name or a TOML file (here
     /// only)
     #[arg(long, value_name = "MACHINE", add = ArgValueCompleter::new(complete::machines))]
     pub clocks: Option<String>,
@@ -527,7 +528,7 @@ pub enum CountedBy {
 #[derive(Args, Debug)]
 pub struct Run {
     /// The policy, with its knobs: NAME or NAME:knob=value,knob=value
-    #[arg(add = ArgValueCompleter::new(complete::policies))]
+    #[arg(default_value = "paceline", add = ArgValueCompleter::new(complete::policies))]
     pub policy: String,
     /// Take only tasks that ask for SCHED_EXT; the command does
     #[arg(long)]
@@ -549,7 +550,7 @@ pub struct Run {
     #[arg(long, value_name = "WAY", default_value = "sched-ext")]
     pub by: By,
     /// What is known of programs: TOML with `NAME = NUMBER` under [programs], a speedup for min-fair, misses
-    /// for dino, a license level for avx-fair
+    /// for dino, a license level for avx-fair; for paceline a speedup, or a level where all cores are alike
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// Remember in this file how fast executables were measured to be, and start from it the next time
@@ -565,7 +566,8 @@ pub struct Run {
     /// 0-1=fast,2-5=slow [default: as the kernel says]
     #[arg(long, value_name = "CPUS=KIND,...")]
     pub core_types: Option<String>,
-    /// A machine that has the turbo table and the licenses of this one, for avx-fair: a name or a TOML file
+    /// A machine that has the turbo table and the licenses of this one, for paceline and avx-fair: a
+    /// name or a TOML file
     #[arg(long, value_name = "MACHINE", add = ArgValueCompleter::new(complete::machines))]
     pub clocks: Option<String>,
     /// Load it although cgroups have limits (cpu.max, and cpu.weight but with tenant=cgroup), which it would
