@@ -161,12 +161,14 @@ static __always_inline u64 vtime_queued(u64 vtime, u64 present, u32 weight, u64 
 static __always_inline u64 vtime_come(const struct task_slot_of *of, u64 vtime, u64 present,
 				      u64 enq_flags)
 {
-	u64 most = present;
+	u64 most = present, slept_ns;
 
-	if (of->ran_ns && !(enq_flags & SCX_ENQ_WAKEUP))
+	if (!of->ran_ns)
+		return (s64)(most - vtime) < 0 ? most : vtime;
+	if (!(enq_flags & SCX_ENQ_WAKEUP))
 		return vtime;
-	if (of->ran_ns)
-		most += of->after_ns - elapsed_ns(of->ran_ns, scx_bpf_now());
+	slept_ns = elapsed_ns(of->ran_ns, scx_bpf_now());
+	most = vtime_after(present + of->after_ns - slept_ns, vtime - slept_ns);
 	return (s64)(most - vtime) < 0 ? most : vtime;
 }
 
