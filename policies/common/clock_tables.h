@@ -11,14 +11,20 @@ static __always_inline struct clock_cpu *clock_cpu_of(s32 cpu)
 {
 	__auto_type state = cpus_of(cpu);
 
-	return state ? &state->clock : NULL;
+	if (!state)
+		return NULL;
+	barrier_var(state); /* else the verifier sees the address computed before the check */
+	return &state->clock;
 }
 
 static __always_inline struct clock_task *clock_task_of(struct task_struct *p)
 {
 	__auto_type task = tasks_of(p);
 
-	return task ? &task->clock : NULL;
+	if (!task)
+		return NULL;
+	barrier_var(task);
+	return &task->clock;
 }
 
 /* The policy's: 1 + the level that a task is said to need; 0: nothing is said. */

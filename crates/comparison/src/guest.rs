@@ -153,13 +153,14 @@ fn profile(plan: &Plan, rates: &[f64]) -> Profile {
     let Job::Model { workload, .. } = &plan.job else { return plan.profile.clone() };
     let numbers = |told: Told, task: &workload::Task| match told {
         Told::Misses => Some(vec![task.memory?.mpki]),
-        Told::Levels => Some(vec![f64::from(task.widest().level())]),
+        Told::Levels | Told::SpeedsOrLevels => Some(vec![f64::from(task.widest().level())]),
         Told::Speeds if rates.is_empty() => None,
         Told::Speeds => Some(machine::speeds(rates, task.stalled)),
     };
     // If policies need different figures, the first policy's are used.
-    let told =
-        plan.contenders.iter().filter_map(Contender::policy).find_map(|own| own.policy.told());
+    let kinds = rates.len().max(1);
+    let mut policies = plan.contenders.iter().filter_map(Contender::policy);
+    let told = policies.find_map(|own| own.policy.told(kinds));
     let known = |task: &workload::Task| Some((task.name.clone(), numbers(told?, task)?));
     let mut profile: Profile = workload.tasks.iter().filter_map(known).collect();
     profile.extend(plan.profile.clone());

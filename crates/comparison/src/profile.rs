@@ -85,8 +85,9 @@ impl Given {
         policies: impl Iterator<Item = &'a Instance>,
     ) -> Result<Profile, Failure> {
         let bad = |why: String| Err(Failure::input(format!("{}: {why}", self.file)));
-        let told: Vec<(&Instance, Told)> =
-            policies.filter_map(|instance| Some((instance, instance.policy.told()?))).collect();
+        let told: Vec<(&Instance, Told)> = policies
+            .filter_map(|instance| Some((instance, instance.policy.told(kinds)?)))
+            .collect();
         let Some((first, numbers)) = told.first() else {
             return bad(
                 "it is for policies that are told of programs, such as min-fair; name one".into()
@@ -104,7 +105,7 @@ impl Given {
                 let what = "its misses in 1,000 instructions, up to 1000";
                 self.each(what, |mpki| mpki.iter().all(|mpki| *mpki <= 1000.0))
             }
-            Told::Levels => {
+            Told::Levels | Told::SpeedsOrLevels => {
                 let what = "one number, the license level of its widest code, 0 to 2";
                 let can_be = |level: &f64| *level <= LEVEL_MAX && level.fract() == 0.0;
                 self.each(what, |levels| levels.len() == 1 && levels.iter().all(can_be))

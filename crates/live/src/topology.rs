@@ -8,6 +8,8 @@ use anyhow::Context;
 use policy::Topology;
 use policy::table::TYPES_MAX;
 
+use crate::facts::tlb_tags;
+
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
 
@@ -36,6 +38,7 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
         missing: (0..count).map(|cpu| !cpus.contains(&cpu)).collect(),
         node_distance: Vec::new(),
         tick_ns: tick_ns(),
+        tlb_tags: tlb_tags(&read(root.join("proc/cpuinfo")).unwrap_or_default()),
         ..Topology::default()
     };
     let mut caches: Vec<String> = Vec::new();

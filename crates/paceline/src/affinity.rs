@@ -92,7 +92,7 @@ pub fn run(
     output::say(&format!(
         "paceline: {label} says by masks of CPUs where {threads} run; Ctrl-C ends it"
     ));
-    let from = match instance.policy.told() {
+    let from = match instance.policy.told(topology.kinds()) {
         Some(Told::Misses) => known.misses(live::counts_misses()),
         _ => known.speeds_by(steering.counts().map(|()| match args.counter {
             Counter::CpuClock => "cpu-clock of each thread".to_string(),

@@ -30,18 +30,19 @@ pub struct Known {
 impl Known {
     /// Reads the named files.
     pub fn new(args: &Run, instance: &Instance, topology: &Topology) -> Result<Self, Failure> {
-        if instance.policy.told() == Some(Told::Misses) && args.counter != Counter::Own {
+        let kinds = topology.kinds();
+        let numbers = instance.policy.told(kinds);
+        if numbers == Some(Told::Misses) && args.counter != Counter::Own {
             return Err(Failure::input(format!(
                 "--counter: {} counts misses of each thread, and nothing in their place; leave it out",
                 instance.policy.name
             )));
         }
-        let kinds = topology.kinds();
         let given = args.profile.as_deref().map(Given::read).transpose()?;
         let told = given.as_ref().map(|given| given.profile(kinds, [instance].into_iter()));
         let mut remembered = Profile::new();
         if let Some(memo) = &args.memo {
-            if instance.policy.told() != Some(Told::Speeds) {
+            if numbers != Some(Told::Speeds) {
                 return Err(Failure::input(
                     "--memo is for policies that share uneven cores, such as min-fair; name one",
                 ));

@@ -68,11 +68,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         live::load(&instance, &topology, &profile, scope, counting(args)).map_err(failed)?;
     let started = Instant::now();
     output::say(&format!("paceline: {} is in charge of {}", instance.label, tasks_of(scope)));
-    let from = instance.policy.told().map(|told| match told {
-        Told::Levels => turbo::described(&instance, &topology.clocks, attached.counters()),
-        Told::Speeds => known.speeds(&attached),
-        Told::Misses => known.misses(live::counts_misses()),
-    });
+    let from = sources(&instance, &topology, &attached, &known);
     from.iter().for_each(|from| output::say(&format!("paceline: {from}")));
     // If the user pressed Ctrl-C during loading, no command is started.
     let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
@@ -98,6 +94,25 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         }
     };
     conclude(end, said, child, &suspended)
+}
+
+/// Where what the policy knows of programs comes from, in a line. A policy that works without says what it lacks itself.
+fn sources(
+    instance: &Instance,
+    topology: &Topology,
+    attached: &Attached,
+    known: &Known,
+) -> Option<String> {
+    let clocks = &topology.clocks;
+    match instance.policy.told(topology.kinds())? {
+        Told::Speeds => Some(known.speeds(attached)),
+        Told::Misses => Some(known.misses(live::counts_misses())),
+        Told::Levels | Told::SpeedsOrLevels => {
+            let alone = instance.policy.control?.told == Told::Levels;
+            let says = alone || !clocks.turbo_khz.is_empty();
+            says.then(|| turbo::described(instance, clocks, attached.counters()))
+        }
+    }
 }
 
 /// Puts Linux's own class in charge again, and prints why.

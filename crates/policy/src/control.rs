@@ -27,6 +27,8 @@ pub enum Told {
     Misses,
     /// One number: the license level that its widest code needs.
     Levels,
+    /// Speeds where kinds of cores differ, else levels. No processor has both. [`crate::Policy::told`] says which.
+    SpeedsOrLevels,
 }
 
 /// Known figures of programs, by a thread's name, or by its executable's path or id. The meaning of the numbers depends

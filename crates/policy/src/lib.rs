@@ -163,9 +163,14 @@ impl Policy {
         self.name.replace('-', "_")
     }
 
-    /// The meaning it gives to a profile's numbers. None: it reads no profile.
-    pub fn told(&self) -> Option<Told> {
-        self.control.map(|plan| plan.told)
+    /// The meaning it gives to a profile's numbers on a machine with this many kinds of cores. None: it reads no
+    /// profile.
+    pub fn told(&self, kinds: usize) -> Option<Told> {
+        Some(match self.control?.told {
+            Told::SpeedsOrLevels if kinds > 1 => Told::Speeds,
+            Told::SpeedsOrLevels => Told::Levels,
+            told => told,
+        })
     }
 }
 
@@ -209,6 +214,8 @@ pub struct Topology {
     pub reads_counters: bool,
     /// The rules of its clocks, as far as they are known.
     pub clocks: Clocks,
+    /// The TLB distinguishes entries of several address spaces; None: not known.
+    pub tlb_tags: Option<bool>,
 }
 
 impl Topology {

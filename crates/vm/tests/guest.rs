@@ -68,6 +68,7 @@ fn main() {
         trial("cas_outlives_changes_and_short_lives", cas_outlives_changes_and_short_lives),
         // By day the orders of the talk have the fewest changes, and `repro cas` counts misses in the simulator.
         night("cas_changes_address_spaces_less", cas_changes_address_spaces_less),
+        trial("threads_of_a_program_run_in_a_row", threads_of_a_program_run_in_a_row),
         trial("uneven_cores_are_shared_as_planned", uneven_cores_are_shared_as_planned),
         // By day counters refund a slowed task in a guest, and the model of licenses does in the simulator.
         night(
@@ -657,6 +658,35 @@ fn uneven_cores_are_shared_as_planned() {
     }
     let idle = outcome.observed.idle_while_runnable_ns as f64;
     assert!(idle < 0.01 * 6.0 * outcome.observed.elapsed_ns as f64, "{idle} ns idle");
+}
+
+/// Two programs of four threads each on one CPU.
+fn threads_of_a_program_run_in_a_row() {
+    let mut request = request(&["paceline:order=on", "paceline:order=off"], &[]);
+    let steps = r#""instance": 4, "loop": -1, "run": 800, "sleep": 200"#;
+    let tasks = ["a", "b"].map(|name| format!(r#""{name}": {{"process": "{name}", {steps}}}"#));
+    let json = format!(r#"{{"global": {{"duration": 1}}, "tasks": {{{}}}}}"#, tasks.join(", "));
+    request.workload = WorkloadRef::RtApp { name: "programs".into(), json };
+    (request.shape.cpus, request.clock, request.observe) = (1, Clock::Icount, true);
+    let outcomes = run(&request).unwrap();
+    let [on, off] = [0, 1].map(|at| &outcomes[at].observed);
+    assert!(
+        5 * on.address_space_switches < off.address_space_switches,
+        "{} changes of the address space, {} by virtual time alone",
+        on.address_space_switches,
+        off.address_space_switches
+    );
+    let cpu_s: Vec<f64> = on
+        .tasks
+        .values()
+        .filter(|task| task.voluntary > 50)
+        .map(|task| task.cpu_ns as f64 / 1e9)
+        .collect();
+    let even = cpu_s.iter().sum::<f64>() / 8.0;
+    assert!(
+        cpu_s.len() == 8 && cpu_s.iter().all(|cpu| (cpu / even - 1.0).abs() < 0.1),
+        "each had {even} s on average: {cpu_s:?}"
+    );
 }
 
 /// Culprits and victims on one CPU. Its clock is 2.4 of 3.2 GHz from a culprit's first turn on, but only in the

@@ -11,6 +11,8 @@ use policy::{
     Tried, Unit,
 };
 
+pub use hints::levels;
+
 policy::built!(avx);
 
 const MS: u64 = 1_000_000;

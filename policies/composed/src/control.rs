@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The control plane: DINO's and min-fair's side by side, each at its own pace, if its mechanism works.
+//! The control plane: those of DINO, min-fair and avx-fair side by side, each at its own pace, if its mechanism works.
 
 use policy::{Control, Instance, Profile, Sources, Topology, View};
 
-use crate::mechanisms::{Mechanism, Wanted, mechanisms};
+use crate::mechanisms::{Has, KNOBS, Mechanism, Wanted, mechanisms};
 
 /// A control plane of a mechanism.
 struct Part {
@@ -14,7 +14,7 @@ struct Part {
 
 /// The control planes of all mechanisms that work.
 pub struct Composed {
-    mechanisms: [Mechanism; 2],
+    mechanisms: [Mechanism; 4],
     parts: Vec<Part>,
 }
 
@@ -24,9 +24,9 @@ pub(crate) fn begin(
     topology: &Topology,
     profile: &Profile,
 ) -> Box<dyn Control> {
-    let wanted = ["place", "share"].map(|knob| Wanted::of(instance.get(knob)));
-    let mechanisms = mechanisms(domains(topology), topology.kinds(), wanted);
-    let [place, share] = &mechanisms;
+    let wanted = KNOBS.map(|knob| Wanted::of(instance.get(knob)));
+    let mechanisms = mechanisms(has(topology), wanted);
+    let [place, share, charge, _] = &mechanisms;
     let mut parts = Vec::new();
     if place.on {
         parts.push(Part { control: dino::homes(topology, &Profile::new()), due_ns: 0 });
@@ -35,7 +35,18 @@ pub(crate) fn begin(
         let control = uneven::shares(instance.decimal("target"), topology, profile);
         parts.push(Part { control, due_ns: 0 });
     }
+    // Shares hold either those of kinds of cores, or levels [level_told].
+    if charge.on && topology.kinds() == 1 {
+        parts.push(Part { control: avx::levels(profile), due_ns: 0 });
+    }
     Box::new(Composed { mechanisms, parts })
+}
+
+fn has(topology: &Topology) -> Has {
+    let known = !topology.clocks.turbo_khz.is_empty();
+    let levels = if known { topology.clocks.license_levels as usize } else { 0 };
+    let untagged = topology.tlb_tags == Some(false);
+    Has { domains: domains(topology), kinds: topology.kinds(), levels, untagged }
 }
 
 /// Memory nodes if there are several, else last-level caches.
@@ -57,7 +68,7 @@ impl Control for Composed {
             part.due_ns = now_ns + part.control.step(view);
         }
         // Domains cost something in the data plane, so they wait for a task that needs one.
-        let [place, _] = &self.mechanisms;
+        let [place, ..] = &self.mechanisms;
         let idle = place.on && view.table.tasks().iter().all(|task| task.home == 0);
         let works = |one: &&Mechanism| one.on && !(idle && one.bit == place.bit);
         view.table.set_working(self.mechanisms.iter().filter(works).map(|one| one.bit).sum());

@@ -13,7 +13,7 @@ use policy::{
 };
 
 pub use control::Composed;
-pub use mechanisms::{Mechanism, Wanted, mechanisms};
+pub use mechanisms::{Has, KNOBS, Mechanism, Wanted, mechanisms};
 
 policy::built!(paceline);
 
@@ -27,8 +27,9 @@ pub static ALL: &[&Policy] = &[&PACELINE];
 /// The mechanisms of five papers in one scheduler.
 pub static PACELINE: Policy = Policy {
     name: "paceline",
-    summary: "memory domains and uneven cores in one scheduler by virtual time, each where the machine has them",
-    about: "The mechanisms of DINO and min-fair, composed; the papers are named at those policies.",
+    summary: "one scheduler by virtual time with the mechanisms of five papers, each where the machine has what it is for",
+    about: "The mechanisms of DINO, min-fair, CAS and AVX fairness, composed, with FLSCHED's way to do without shared \
+            queues; the papers are named at those policies.",
     knobs: &[
         Knob {
             name: "slice",
@@ -55,6 +56,18 @@ pub static PACELINE: Policy = Policy {
             help: "kinds of cores: auto where there are several, on, or off",
         },
         Knob {
+            name: "charge",
+            variable: paceline::CHARGE,
+            unit: Unit::Choice(Wanted::NAMES),
+            help: "no charge for what others take from a task's clock: auto where clocks are known, on, or off",
+        },
+        Knob {
+            name: "order",
+            variable: paceline::ORDER,
+            unit: Unit::Choice(Wanted::NAMES),
+            help: "tasks of one address space in a row: auto where a change of it costs much, on, or off",
+        },
+        Knob {
             name: "target",
             variable: Variable::of_control_plane(850_000),
             unit: Unit::Decimal { min: 0, max: ONE },
@@ -68,7 +81,7 @@ pub static PACELINE: Policy = Policy {
         ..Promises::default()
     },
     keeps: Keeps::BY_VIRTUAL_TIME,
-    control: Some(Plan { begin: control::begin, told: Told::Speeds }),
+    control: Some(Plan { begin: control::begin, told: Told::SpeedsOrLevels }),
     fits: Some(fits),
     tried: Tried::Never,
     trials: Trials { day: &["paceline"], ..Trials::NONE },
@@ -78,7 +91,10 @@ pub static PACELINE: Policy = Policy {
 fn fits(site: &Site) -> Fit {
     // Without counts of misses no thread is given a domain.
     let domains = if site.counts_misses { site.domains } else { 1 };
-    let working = mechanisms(domains, site.kinds, [Wanted::Auto; 2]);
+    let levels = if site.counts_licenses { 3 } else { 0 };
+    let untagged = site.tlb_tags == Some(false);
+    let has = Has { domains, kinds: site.kinds, levels, untagged };
+    let working = mechanisms(has, [Wanted::Auto; 4]);
     let on: Vec<String> = working.iter().filter(|one| one.on).map(|one| one.why.clone()).collect();
     match on.is_empty() {
         true => Fit::open("nothing to place or share out: a fair scheduler by virtual time"),

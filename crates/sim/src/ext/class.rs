@@ -53,6 +53,7 @@ impl Ext {
             tick_ns: k.machine.costs.tick_period_ns as u64,
             reads_counters: counters,
             clocks: clocks(&k.machine),
+            tlb_tags: k.machine.memory.as_ref().map(|memory| memory.tlb_tags > 0.0),
         };
         let kfuncs = Table::new();
         // SAFETY: the table is dropped after the copy.

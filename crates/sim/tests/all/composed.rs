@@ -6,7 +6,9 @@ use policies::POLICIES;
 use policy::Instance;
 use sim::{Scenario, Scheduler, Traced, run_traced};
 use trace::Outcome;
+use workload::apps::Apps;
 use workload::programs::Programs;
+use workload::vector::{self, Beside, beside};
 use workload::{Demand, Step, Task, Workload};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -121,4 +123,59 @@ fn short_tasks_wait_little_beside_hogs_that_get_alike() {
     let mean = cpu_s.iter().sum::<f64>() / cpu_s.len() as f64;
     assert_eq!(cpu_s.len(), 16);
     assert!(cpu_s.iter().all(|cpu| (cpu / mean - 1.0).abs() < 0.05), "{mean} s each: {cpu_s:?}");
+}
+
+/// Threads of a program with 512-bit code, and as many of a web server.
+fn beside_vectors(threads: usize) -> Workload {
+    let programs = vector::Programs::embedded();
+    let culprit = programs.culprit("x265-avx512").unwrap();
+    let victim = programs.victim("nginx").unwrap();
+    beside(culprit, victim, [threads; 2], Beside::Mixed, 2 * SECOND_NS)
+}
+
+/// Work of the program with vector code, and of the other one, ns.
+fn both(outcome: &Outcome) -> [f64; 2] {
+    let work = work(outcome);
+    let (culprits, victims) = work.split_at(work.len() / 2);
+    [culprits.iter().sum(), victims.iter().sum()]
+}
+
+#[test]
+fn a_task_does_not_pay_for_a_clock_that_another_lowers() {
+    let of = |policy: &str| {
+        let mut workload = beside_vectors(1);
+        workload.tasks.iter_mut().for_each(|task| task.cpus = Some(vec![0]));
+        both(&ran("xeon-w-2104", workload, policy).outcome)
+    };
+    let [on, off] = ["paceline:order=off", "paceline:order=off,charge=off"].map(of);
+    assert!(on[1] > 1.05 * off[1], "the victim: {on:?}, without the charge {off:?}");
+    assert!(on[0] < 0.98 * off[0], "the culprit: {on:?}, without the charge {off:?}");
+}
+
+#[test]
+fn threads_of_a_program_gather_where_licenses_are_kept() {
+    let of = |policy: &str| {
+        let outcome = ran("xeon-w-2104", beside_vectors(4), policy).outcome;
+        let work: f64 = both(&outcome).iter().sum();
+        let mut cpu_ns = [0, 0];
+        for (at, tid) in outcome.progress.keys().enumerate() {
+            cpu_ns[at / 4] += outcome.observed.tasks[tid].cpu_ns;
+        }
+        (work, cpu_ns[0] as f64 / cpu_ns[1] as f64)
+    };
+    let (on, part) = of("paceline:charge=off");
+    let (off, _) = of("paceline:charge=off,order=off");
+    assert!(on > 1.04 * off, "{on} ns of work, one after another {off}");
+    assert!((part - 1.0).abs() < 0.1, "CPU time of one program over the other's: {part}");
+}
+
+#[test]
+fn threads_of_a_program_run_in_a_row_where_the_tlb_has_no_tags() {
+    let of = |policy: &str| {
+        let workload = Apps::embedded().build("chat").unwrap();
+        let observed = ran("core2duo-1.86", workload, policy).outcome.observed;
+        observed.address_space_switches
+    };
+    let (on, off) = (of("paceline"), of("paceline:order=off"));
+    assert!(3 * on < off, "{on} changes of the address space, in order of CPU time {off}");
 }

@@ -7,11 +7,21 @@ CONFIG u64 knob_slice_ns = 3000000; /* a turn while tasks wait */
 CONFIG u64 knob_round_ns = 30000000; /* shares of kinds of cores are kept within half of this */
 CONFIG u64 knob_place; /* enum mechanism: memory domains */
 CONFIG u64 knob_share; /* enum mechanism: kinds of cores */
-CONFIG u64 reads_counters; /* set if there are counters to read */
+CONFIG u64 knob_charge; /* enum mechanism: clocks that depend on neighbours */
+CONFIG u64 knob_order; /* enum mechanism: siblings of an address space in a row */
 
 /* Mechanisms in the task table's `working`; src/mechanisms.rs has the same numbers. */
-#define WORKS_PLACE 1
-#define WORKS_SHARE 2
+enum works {
+	WORKS_PLACE = 1,
+	WORKS_SHARE = 2,
+	WORKS_CHARGE = 4,
+	WORKS_ORDER = 8,
+};
+
+/* How a task is charged where clocks depend on others [clock_state.h]. */
+#define CHARGES_BY (license_levels > 1 ? CHARGE_VICTIM : CHARGE_BOTH)
+#define DETECTS_BY DETECT_OBSERVED
+#define COUNTS_BY  COUNTED_EVENTS
 
 /* Whether a mechanism works. */
 enum mechanism {

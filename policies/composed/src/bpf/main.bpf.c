@@ -4,8 +4,10 @@
  *
  * Place: a task belongs to a memory domain (DINO) where there are several and counters tell which
  * threads miss most. Share: within it a task gets its part of each kind of core (min-fair) where
- * kinds differ. Order: the task with the least CPU time by weight is next on its CPU. A woken task
- * takes an idle CPU at once, without any queue, or that of a running task that has had more.
+ * kinds differ. Charge: a task does not pay for what others take from its clock (avx-fair) where
+ * clocks depend on neighbours. Order: the task with the least CPU time by weight is next on its
+ * CPU. A woken task takes an idle CPU at once, without any queue, or that of a running task that
+ * has had more.
  *
  * Where mechanisms disagree, affinity goes over everything, the bound on waits over fairness,
  * fairness over the domain, and the domain over the kind.
@@ -58,6 +60,8 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	cpu->share.brief = has_short_turns(of);
 	cpu->began_ns = cpu->since_ns = scx_bpf_now();
 	cpu->leaves = 0;
+	if (orders_contexts() && p->mm)
+		cpu->mm = (u64)p->mm;
 	cpu->home = of && has_homes() ? home_in(p, task_table_at(of->slot)) : NO_DOMAIN;
 	cpu->share.deal = 0;
 	cpu->share.pid = p->pid;
@@ -129,8 +133,34 @@ static __always_inline void started(struct task_struct *p, s32 at)
 {
 	struct pl_cpu *cpu = cpus_of(at);
 
-	if (cpu)
-		cpu->present = cpu->vtime;
+	if (!cpu)
+		return;
+	cpu->present = cpu->vtime;
+	if (knows_clocks())
+		active_set(at, true);
+	if (charges_clocks())
+		clock_start(p, at, cpu->since_ns);
+}
+
+static __always_inline void update_idle(s32 cpu, bool idle)
+{
+	if (knows_clocks())
+		active_set(cpu, !idle);
+}
+
+static __always_inline void lose(s32 cpu, struct scx_cpu_release_args *args)
+{
+	struct clock_cpu *clock = charges_clocks() ? clock_cpu_of(cpu) : NULL;
+
+	if (clock)
+		observe_others(clock);
+}
+
+static __always_inline void init(void)
+{
+	find_domains();
+	if (knows_clocks())
+		active_look();
 }
 
 static __always_inline void vacate(s32 cpu)
@@ -170,7 +200,9 @@ static const struct roles roles = {
 	.claim = claim,
 	.taker = taker,
 	.running_vtime = running_vtime,
+	.lose = lose,
 	.vacate = vacate,
+	.update_idle = update_idle,
 	.depart = depart,
 	.idle = idle,
 	.follow = follow,
@@ -179,13 +211,13 @@ static const struct roles roles = {
 	.domains = domains_allowed,
 	.count_cpus = count_places,
 	.enter = enter,
-	.init = find_domains,
+	.init = init,
 };
 
 OPS(paceline) = {
 	FAIR_OPS,
 	.enqueue = (void *)paceline_enqueue,
-	.update_idle = KERNEL_ONLY(chassis_update_idle),
+	.update_idle = (void *)chassis_update_idle,
 	.set_cpumask = (void *)paceline_set_cpumask,
 	.cgroup_move = (void *)paceline_cgroup_move,
 	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP |

@@ -236,10 +236,80 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	cpu_queue_kick(p, cpu);
 }
 
-/* Takes the first task of a queue, if there is one. Not inlined: the verifier walks it once. */
-__noinline bool take_first(u64 queue)
+/* Whether p runs in this address space as in its own. Kernel threads do in any (lazy TLB). */
+static __always_inline bool is_sibling(const struct task_struct *p, u64 mm)
 {
+	return !p->mm || (u64)p->mm == mm;
+}
+
+#define SIBLINGS_TRIED 8 /* tasks that are looked at */
+
+/*
+ * Order: takes a task of the address space that this CPU is in, if it is a slice behind the first
+ * one of the queue at most. Whether there was one. Not inlined: the verifier walks it once.
+ */
+__noinline bool take_sibling(s32 cpu, u64 queue)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+	struct task_struct *p;
+	u64 first = 0;
+
+	if (!state || !state->mm)
+		return false;
+	vtime_settle(queue, knob_slice_ns);
+	/* Counted in memory: the verifier would walk the loop for each number. */
+	state->tried = 0;
+	dsq_for_each(p, queue)
+	{
+		if (!state->tried)
+			first = p->scx.dsq_vtime;
+		if (state->tried++ == SIBLINGS_TRIED || p->scx.dsq_vtime - first > knob_slice_ns)
+			break;
+		if (is_sibling(p, state->mm) && cpu_allowed(p, cpu) && !migration_is_disabled(p) &&
+		    dsq_take(p, queue))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Takes the first task of a queue, or a sibling of the last one that ran here. Whether there was
+ * one. Not inlined: the verifier walks it once.
+ */
+__noinline bool take_first(s32 cpu, u64 queue)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+
+	/* A task that preempts is not overtaken. */
+	if (orders_contexts() && state && !is_preempted(state) && take_sibling(cpu, queue))
+		return true;
 	return vtime_take(queue, knob_slice_ns);
+}
+
+/*
+ * Whether the first task that waits for a CPU is of this address space. Not inlined: the verifier
+ * walks it once.
+ */
+__noinline bool sibling_waits(s32 cpu, u64 mm)
+{
+	struct task_struct *p;
+
+	dsq_for_each(p, cpu) return is_sibling(p, mm);
+	return false;
+}
+
+/*
+ * Order: whether a CPU whose next task is of another address space gets a sibling from another CPU.
+ * That one then has fewer tasks, and takes one of its own address space from here in return. Not
+ * inlined: the verifier walks it once.
+ */
+__noinline bool gathers(s32 cpu, s32 mine, s32 other)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+
+	return orders_contexts() && state && state->mm && !sibling_waits(cpu, state->mm) &&
+	       load_of(other) >= mine + !queue_waits(cpu) && cpu_kind(other) == cpu_kind(cpu) &&
+	       cpu_domain(other) == cpu_domain(cpu) && sibling_waits(other, state->mm);
 }
 
 /*
@@ -275,6 +345,8 @@ __noinline s32 cpu_behind(s32 cpu, s64 least)
 		s64 head = vtime_head(other);
 		s64 by = head == S64_MAX ? head : head + lag_allowed(cpu, mine, other);
 
+		if (gathers(cpu, mine, other))
+			by = head - (s64)knob_slice_ns;
 		if (by < least) {
 			least = by;
 			behind = other;
@@ -291,16 +363,17 @@ __noinline bool take_in_domain(s32 cpu)
 	bpf_for(i, 0, nr_cpus) {
 		s32 other = cpu_neighbour(cpu, i);
 
-		if (cpu_domain(other) == cpu_domain(cpu) && queue_waits(other) && take_first(other))
+		if (cpu_domain(other) == cpu_domain(cpu) && queue_waits(other) &&
+		    take_first(cpu, other))
 			return true;
 	}
 	return false;
 }
 
 /*
- * Takes the task with the least CPU time of those that wait for this CPU. One that waits for
- * another counts if it is a slice behind. `prev` continues unless a task has had less. Returns
- * whether a task was taken.
+ * Takes the task with the least CPU time of those that wait for this CPU, or a sibling of the last
+ * one that has had a slice more. One that waits for another CPU counts if it is a slice behind.
+ * `prev` continues unless a task has had less. Returns whether a task was taken.
  */
 static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
@@ -326,9 +399,9 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	}
 	if (take_overdue(cpu, least, knob_slice_ns))
 		return true;
-	if (queue >= 0 && take_first(queue))
+	if (queue >= 0 && take_first(cpu, queue))
 		return true;
-	if (queue >= 0 && queue != cpu && !prev && take_first(cpu))
+	if (queue >= 0 && queue != cpu && !prev && take_first(cpu, cpu))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;

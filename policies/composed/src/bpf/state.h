@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The policy's state of each task and each CPU, and what a run costs. */
 #pragma once
+#include "clock_state.h"
 #include "counters.h"
 #include "cpus.h"
 #include "domain.h"
@@ -16,6 +17,7 @@
 
 struct pl_task {
 	struct wants wants;
+	struct clock_task clock;
 };
 
 TASK_STORAGE(struct pl_task, tasks)
@@ -31,10 +33,35 @@ struct pl_cpu {
 	u64 left_ns; /* when a task last went home from here */
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: none */
+	u64 mm; /* the address space that it is in; 0: none yet */
+	u32 tried; /* tasks that were looked at in search of a sibling */
 	u32 looks; /* how often this CPU has looked at another one's queue */
+	struct clock_cpu clock;
 } __attribute__((aligned(64)));
 
 CPU_TABLE(struct pl_cpu, cpus)
+
+#include "clock_account.h"
+
+/* Where all cores are alike tasks have levels in place of shares of kinds. */
+static __always_inline u64 level_told(const struct task_slot *slot)
+{
+	u64 told = slot && nr_types == 1 ? task_share(slot) : 0;
+
+	return told <= LICENSE_LEVELS ? told : 0;
+}
+
+/* Whether clocks are known, so that what others took from a task's can be. */
+static __always_inline bool knows_clocks(void)
+{
+	return turbo_cores && knob_charge != OFF;
+}
+
+/* Whether tasks are charged for less than their time if others slow them down. */
+static __always_inline bool charges_clocks(void)
+{
+	return knows_clocks() && task_table.working & WORKS_CHARGE;
+}
 
 /*
  * Whether tasks get shares of kinds of cores. Where the constants say no, the verifier drops all
@@ -119,21 +146,33 @@ static __always_inline int count_places(void)
 	return count_domains(true);
 }
 
+/* Whether tasks of the address space that a CPU is in go before others, within a slice. */
+static __always_inline bool orders_contexts(void)
+{
+	return knob_order != OFF && task_table.working & WORKS_ORDER;
+}
+
 /* Charges p for its time on a CPU since the last charge. */
 static __always_inline void charge_time(struct task_struct *p, s32 at)
 {
 	struct pl_cpu *cpu = cpus_of(at);
 	struct task_slot_of *of = task_slots_of(p);
 	struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
-	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
-	u64 now = scx_bpf_now(), ran_ns;
+	struct pl_task *task = shares_kinds() || charges_clocks() ? tasks_of(p) : NULL;
+	u64 now = scx_bpf_now(), ran_ns, charge_ns;
 	u32 kind = cpu_kind(at);
 
 	if (!cpu)
 		return;
-	ran_ns = elapsed_ns(cpu->since_ns, now);
+	ran_ns = charge_ns = elapsed_ns(cpu->since_ns, now);
 	cpu->since_ns = now;
-	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	if (task && charges_clocks()) {
+		struct charge_of of = {};
+
+		barrier_var(task); /* the same as in clock_task_of */
+		charge_ns = clock_charge(&task->clock, slot, at, ran_ns, now, &of);
+	}
+	cpu->vtime = vtime_run(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	cpu->present = cpu->vtime;
 	if (of) {
 		vtime_note_turn(of, at, cpu->vtime, ran_ns, now);
@@ -143,7 +182,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 		task_table_charge(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
 	}
-	if (!task)
+	if (!task || !shares_kinds())
 		return;
 	if (slot && reads_counters && at == this_cpu()) {
 		struct count before = cpu->counted;

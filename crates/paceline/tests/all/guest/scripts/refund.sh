@@ -22,6 +22,11 @@ ratio() {
 ratio avx-fair:detect=told --clocks slow.toml --counter cpu-clock
 grep -q 'clocks: cpu-clock on 0$' err || fail "what is counted: $(cat err)"
 [ $ratio -gt 1300 ] && [ $ratio -lt 1370 ] || fail "counted: $ratio"
+ratio paceline --clocks slow.toml --counter cpu-clock
+grep -q 'clocks: .*cpu-clock on 0$' err || fail "what is counted for paceline: $(cat err)"
+[ $ratio -gt 1300 ] && [ $ratio -lt 1370 ] || fail "paceline: $ratio"
+ratio paceline:charge=off --clocks slow.toml --counter cpu-clock
+[ $ratio -gt 970 ] && [ $ratio -lt 1030 ] || fail "paceline, the control arm: $ratio"
 # At 2.4 GHz that would be half of the cycles that the license allows: something else holds the clock down.
 ratio avx-fair:detect=told --clocks xeon-w-2104 --counter cpu-clock
 [ $ratio -gt 970 ] && [ $ratio -lt 1030 ] || fail "held back: $ratio"
