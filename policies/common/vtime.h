@@ -432,10 +432,19 @@ static __always_inline s64 vtime_head(u64 queue)
 	return S64_MAX;
 }
 
-/* In start, before vtime_start: whether the task has slept, and not been preempted or moved. */
-static __always_inline bool vtime_slept(const struct task_slot_of *of)
+/*
+ * In start, before vtime_start: notes that a task has slept, if it was not preempted or moved. A
+ * new task counts as one with long turns until it has.
+ */
+static __always_inline void vtime_note_sleep(struct task_slot_of *of, u64 long_ns)
 {
-	return !of->waits_ns || of->woke;
+	if (!of->ran_ns)
+		of->turn_ns = long_ns;
+	else if (of->waits_ns && !of->woke)
+		return;
+	else if (of->burst_ns < of->turn_ns)
+		of->turn_ns -= (of->turn_ns - of->burst_ns) / 2;
+	of->burst_ns = 0;
 }
 
 /*
@@ -448,7 +457,8 @@ static __always_inline void vtime_note_turn(struct task_slot_of *of, s32 cpu, u6
 	s64 head = vtime_head(cpu);
 
 	of->burst_ns += ran_ns;
-	of->turn_ns = of->burst_ns > of->turn_ns ? of->burst_ns : of->turn_ns - of->turn_ns / 8;
+	if (of->burst_ns > of->turn_ns)
+		of->turn_ns = of->burst_ns;
 	of->ran_ns = now;
 	of->after_ns = head == S64_MAX ? 0 : vtime_ahead(vtime) - head;
 }

@@ -6,7 +6,6 @@ use policies::POLICIES;
 use policy::Instance;
 use sim::{Scenario, Scheduler, Traced, run_traced};
 use trace::Outcome;
-use workload::apps::Apps;
 use workload::programs::Programs;
 use workload::vector::{self, Beside, beside};
 use workload::{Demand, Step, Task, Workload};
@@ -169,13 +168,21 @@ fn threads_of_a_program_gather_where_licenses_are_kept() {
     assert!((part - 1.0).abs() < 0.1, "CPU time of one program over the other's: {part}");
 }
 
+/// Two programs of four threads each on two CPUs.
 #[test]
 fn threads_of_a_program_run_in_a_row_where_the_tlb_has_no_tags() {
-    let of = |policy: &str| {
-        let workload = Apps::embedded().build("chat").unwrap();
-        let observed = ran("core2duo-1.86", workload, policy).outcome.observed;
-        observed.address_space_switches
+    let task = |at: usize| {
+        let turn = vec![Step::Run { work_ns: 800_000 }, Step::Sleep { ns: 200_000 }];
+        let steps = vec![Step::Repeat { times: None, steps: turn }];
+        Task { name: format!("task-{at}"), process: 1 + at / 4, steps, ..Task::default() }
     };
-    let (on, off) = (of("paceline"), of("paceline:order=off"));
-    assert!(3 * on < off, "{on} changes of the address space, in order of CPU time {off}");
+    let tasks: Vec<Task> = (0..8).map(task).collect();
+    let workload = Workload { tasks, duration_ns: Some(2 * SECOND_NS), ..Workload::default() };
+    let of = |machine, policy| {
+        ran(machine, workload.clone(), policy).outcome.observed.address_space_switches
+    };
+    let [on, off] = ["paceline", "paceline:order=off"].map(|policy| of("core2duo-1.86", policy));
+    assert!(5 * on < off, "{on} changes of the address space, by virtual time alone {off}");
+    let [auto, off] = ["paceline", "paceline:order=off"].map(|policy| of("exynos-4210", policy));
+    assert_eq!(auto, off, "its TLB has tags");
 }

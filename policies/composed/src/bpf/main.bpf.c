@@ -55,8 +55,8 @@ static __always_inline void start(struct task_struct *p, s32 at)
 
 	if (!cpu)
 		return;
-	if (of && vtime_slept(of))
-		of->burst_ns = 0;
+	if (of)
+		vtime_note_sleep(of, short_turn());
 	cpu->share.brief = has_short_turns(of);
 	cpu->began_ns = cpu->since_ns = scx_bpf_now();
 	cpu->leaves = 0;

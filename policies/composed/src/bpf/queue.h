@@ -159,12 +159,13 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 	return WAKEUP_NS;
 }
 
-/* In tick: whether a task waits that did not preempt p because p has short turns. */
+/* In tick: whether a task waits that would preempt p, now that its short turn is protected no more.
+ */
 static __always_inline bool is_overtaken(s32 cpu, struct task_struct *p)
 {
-	s64 head = queue_waits(cpu) ? vtime_head(cpu) : S64_MAX;
+	s64 head = queue_waits(cpu) ? vtime_head(cpu) : S64_MAX, margin = preempt_margin(cpu, cpu);
 
-	return head != S64_MAX && head + WAKEUP_NS < vtime_ahead(vtime_common(p));
+	return head != S64_MAX && margin != S64_MAX && head + margin < vtime_ahead(vtime_common(p));
 }
 
 /*
@@ -190,6 +191,12 @@ __noinline s32 clear_domain(struct task_struct *p __arg_trusted, u32 domain)
 }
 
 /*
+ * How many slices later a woken task comes that meets a task with short turns. It is a slice behind
+ * it then, not ahead [vtime_queued]: among such tasks the one that comes later finds more messages.
+ */
+#define BRIEF_AFTER 2
+
+/*
  * Where the tasks of a CPU are by virtual time: at the one that has had least, if that is behind
  * the newest. A woken task goes before those that it meets there, whatever others elsewhere have
  * had.
@@ -203,23 +210,34 @@ static __always_inline u64 present_at(s32 cpu)
 		running = vtime_ahead(state->present);
 	if (head < running && vtime_is_own(head))
 		running = head;
-	/*
-	 * No slice ahead of a task with short turns: among such tasks the first that comes goes
-	 * first, and the later one finds more messages.
-	 */
-	return vtime_now + (running < 0 ? running : 0) + (runs_brief(cpu) ? knob_slice_ns : 0);
+	return vtime_now + (running < 0 ? running : 0);
+}
+
+/* Whether p runs in this address space as in its own. Kernel threads do in any (lazy TLB). */
+static __always_inline bool is_sibling(const struct task_struct *p, u64 mm)
+{
+	return !p->mm || (u64)p->mm == mm;
+}
+
+/* Order: how much farther ahead p has to be to preempt a task of another address space. */
+static __always_inline u64 context_margin(struct task_struct *p, s32 cpu)
+{
+	struct pl_cpu *state = orders_contexts() ? cpus_of(cpu) : NULL;
+
+	return state && state->mm && !is_sibling(p, state->mm) ? knob_slice_ns / 2 : 0;
 }
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	s32 home = home_of(p), cpu = cpu_for(p, home, enq_flags), clear = -1;
-	u64 vtime;
+	u64 vtime, present;
 
 	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home)
 		clear = clear_domain(p, home);
 	if (clear >= 0)
 		cpu = clear;
-	vtime = vtime_insert_at(p, cpu, present_at(cpu), true, enq_flags, knob_slice_ns);
+	present = present_at(cpu) + (runs_brief(cpu) ? BRIEF_AFTER * knob_slice_ns : 0);
+	vtime = vtime_insert_at(p, cpu, present, true, enq_flags, knob_slice_ns);
 	if (clear >= 0) {
 		scx_bpf_kick_cpu(clear, SCX_KICK_PREEMPT);
 		return;
@@ -232,14 +250,8 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	if (place_kick_idle(p) || preempt_idle_task(p, cpu))
 		return;
 	if (may_preempt(p, enq_flags))
-		preempt_for(cpu, vtime, goes_anywhere(p));
+		preempt_for(cpu, vtime + context_margin(p, cpu), goes_anywhere(p));
 	cpu_queue_kick(p, cpu);
-}
-
-/* Whether p runs in this address space as in its own. Kernel threads do in any (lazy TLB). */
-static __always_inline bool is_sibling(const struct task_struct *p, u64 mm)
-{
-	return !p->mm || (u64)p->mm == mm;
 }
 
 #define SIBLINGS_TRIED 8 /* tasks that are looked at */

@@ -103,10 +103,16 @@ static __always_inline u32 kind_next(struct task_struct *p)
 	return task ? share_next(&task->wants, nr_types) : 0;
 }
 
+/* Shorter turns are short: the task sleeps before one slice is over, or soon after. */
+static __always_inline u64 short_turn(void)
+{
+	return knob_slice_ns + knob_slice_ns / 2;
+}
+
 /* Whether a task ends its turns by itself. */
 static __always_inline bool has_short_turns(const struct task_slot_of *of)
 {
-	return of && of->turn_ns < knob_slice_ns;
+	return of && of->turn_ns < short_turn();
 }
 
 /* Whether p has shown short turns: it gains little from a fast core, and leaves it to others. */
