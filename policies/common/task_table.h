@@ -72,7 +72,7 @@ struct task_slot_of {
 	u64 burst_ns; /* how long it has run since it last slept */
 	u64 turn_ns; /* how long it runs before it sleeps */
 	u64 ran_ns; /* when it last ran */
-	s64 after_ns; /* how far its vtime was then after that of the first waiting task */
+	s32 ran_on; /* the CPU where it did */
 };
 
 #ifdef __bpf__

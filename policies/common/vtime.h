@@ -135,6 +135,11 @@ static __always_inline u64 vtime_common(struct task_struct *p)
 	return vtime_by(vtime_clock(task_slots_of(p)), p->scx.dsq_vtime) + vtime_lag(p);
 }
 
+/* How many slices a woken task comes before the others at most. */
+#ifndef VTIME_LAGS
+#define VTIME_LAGS 1
+#endif
+
 #define WEIGHT_USUAL 13 /* the weight of nice 9: most tasks weigh at least as much */
 
 /*
@@ -150,26 +155,23 @@ static __always_inline u64 vtime_queued(u64 vtime, u64 present, u32 weight, u64 
 
 	if ((s64)(vtime - most) > 0)
 		vtime = most;
-	return enq_flags & SCX_ENQ_WAKEUP ? vtime_after(vtime, present - slice_ns) : vtime;
+	return enq_flags & SCX_ENQ_WAKEUP ? vtime_after(vtime, present - VTIME_LAGS * slice_ns)
+					  : vtime;
 }
 
 /*
- * The same of a task whose turns are noted, if it is new or has just woken. Its own vtime may be
- * far ahead although it owes nothing: queues are not at the same vtime. Time that it slept counts
- * as time that the others had, and so does how far it was behind them.
+ * The same of a task whose turns are noted, if it is new or has just woken. `before` is where the
+ * tasks of its last CPU are, by virtual time. Queues are not at the same vtime: a task that goes to
+ * one that lags stays as far ahead as it was.
  */
 static __always_inline u64 vtime_come(const struct task_slot_of *of, u64 vtime, u64 present,
-				      u64 enq_flags)
+				      u64 before, u64 enq_flags)
 {
-	u64 most = present, slept_ns;
+	s64 lags = before - present;
 
 	if (!of->ran_ns)
-		return (s64)(most - vtime) < 0 ? most : vtime;
-	if (!(enq_flags & SCX_ENQ_WAKEUP))
-		return vtime;
-	slept_ns = elapsed_ns(of->ran_ns, scx_bpf_now());
-	most = vtime_after(present + of->after_ns - slept_ns, vtime - slept_ns);
-	return (s64)(most - vtime) < 0 ? most : vtime;
+		return (s64)(present - vtime) < 0 ? present : vtime;
+	return enq_flags & SCX_ENQ_WAKEUP && lags > 0 ? vtime - lags : vtime;
 }
 
 /* How many slices the first task of a queue may be behind before the queue's clock moves. */
@@ -265,17 +267,16 @@ static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 le
  * common clock.
  */
 static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64 present,
-					   bool notes_turns, u64 enq_flags, u64 slice_ns)
+					   u64 before, u64 enq_flags, u64 slice_ns)
 {
 	struct task_slot_of *of = task_slots_of(p);
 	u64 lent = vtime_take_lead(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
+	u32 weight = vtime_weight_of(p, of ? task_table_at(of->slot) : NULL);
 	u64 *behind;
 
-	if (of && notes_turns)
-		vtime = vtime_come(of, vtime, present, enq_flags);
-	vtime = vtime_queued(vtime, present,
-			     vtime_weight_of(p, of ? task_table_at(of->slot) : NULL), enq_flags,
-			     slice_ns);
+	if (of && before)
+		vtime = vtime_come(of, vtime, present, before, enq_flags);
+	vtime = vtime_queued(vtime, present, weight, enq_flags, slice_ns);
 	if (vtime_is_urgent(p, queue, enq_flags))
 		vtime = vtime_lead(of, vtime, lent, slice_ns);
 	if (of && !of->lead_ns && task_is_idle(p)) {
@@ -300,7 +301,7 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64
 static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags,
 					u64 slice_ns)
 {
-	return vtime_insert_at(p, queue, vtime_now, false, enq_flags, slice_ns);
+	return vtime_insert_at(p, queue, vtime_now, 0, enq_flags, slice_ns);
 }
 
 /*
@@ -451,14 +452,11 @@ static __always_inline void vtime_note_sleep(struct task_slot_of *of, u64 long_n
  * In charge: notes how a task, which has run for another `ran_ns`, stands with the tasks that wait
  * for its CPU. A long turn counts at once, and is forgotten over several short ones.
  */
-static __always_inline void vtime_note_turn(struct task_slot_of *of, s32 cpu, u64 vtime, u64 ran_ns,
-					    u64 now)
+static __always_inline void vtime_note_turn(struct task_slot_of *of, s32 cpu, u64 ran_ns, u64 now)
 {
-	s64 head = vtime_head(cpu);
-
 	of->burst_ns += ran_ns;
 	if (of->burst_ns > of->turn_ns)
 		of->turn_ns = of->burst_ns;
 	of->ran_ns = now;
-	of->after_ns = head == S64_MAX ? 0 : vtime_ahead(vtime) - head;
+	of->ran_on = cpu;
 }

@@ -194,7 +194,7 @@ __noinline s32 clear_domain(struct task_struct *p __arg_trusted, u32 domain)
  * How many slices later a woken task comes that meets a task with short turns. It is a slice behind
  * it then, not ahead [vtime_queued]: among such tasks the one that comes later finds more messages.
  */
-#define BRIEF_AFTER 2
+#define BRIEF_AFTER 3
 
 /*
  * Where the tasks of a CPU are by virtual time: at the one that has had least, if that is behind
@@ -224,20 +224,27 @@ static __always_inline u64 context_margin(struct task_struct *p, s32 cpu)
 {
 	struct pl_cpu *state = orders_contexts() ? cpus_of(cpu) : NULL;
 
-	return state && state->mm && !is_sibling(p, state->mm) ? knob_slice_ns / 2 : 0;
+	return state && state->mm && !is_sibling(p, state->mm) ? knob_slice_ns : 0;
 }
 
 static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	s32 home = home_of(p), cpu = cpu_for(p, home, enq_flags), clear = -1;
-	u64 vtime, present;
+	struct task_slot_of *of;
+	u64 vtime, present, before;
 
 	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home)
 		clear = clear_domain(p, home);
 	if (clear >= 0)
 		cpu = clear;
-	present = present_at(cpu) + (runs_brief(cpu) ? BRIEF_AFTER * knob_slice_ns : 0);
-	vtime = vtime_insert_at(p, cpu, present, true, enq_flags, knob_slice_ns);
+	of = task_slots_of(p);
+	before = present_at(of && of->ran_ns ? of->ran_on : cpu);
+	present = present_at(cpu);
+	if (runs_brief(cpu)) {
+		present += BRIEF_AFTER * knob_slice_ns;
+		before += BRIEF_AFTER * knob_slice_ns;
+	}
+	vtime = vtime_insert_at(p, cpu, present, before, enq_flags, knob_slice_ns);
 	if (clear >= 0) {
 		scx_bpf_kick_cpu(clear, SCX_KICK_PREEMPT);
 		return;

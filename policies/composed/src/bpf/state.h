@@ -13,6 +13,8 @@
 
 /* A woken task comes before a running one, which may itself be behind by four slices [vtime.h]. */
 #define VTIME_BEHIND 6
+/* As Linux's own class has it [entity_lag]. */
+#define VTIME_LAGS 2
 #include "vtime.h"
 
 struct pl_task {
@@ -181,7 +183,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 	cpu->vtime = vtime_run(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	cpu->present = cpu->vtime;
 	if (of) {
-		vtime_note_turn(of, at, cpu->vtime, ran_ns, now);
+		vtime_note_turn(of, at, ran_ns, now);
 		cpu->share.brief = has_short_turns(of);
 	}
 	if (slot) {
