@@ -55,9 +55,10 @@ impl Hierarchy {
         let folder = self.folder(id)?;
         let parent = if folder == self.root { 0 } else { inode(folder.parent()?)? };
         // The root has no weight: no other group competes with it.
-        let weight = fs::read_to_string(folder.join("cpu.weight")).ok();
-        let weight = weight.and_then(|text| text.trim().parse().ok()).unwrap_or(100);
-        Some(Cgroup { parent, weight })
+        let text = fs::read_to_string(folder.join("cpu.weight")).ok();
+        let apart = text.is_some() || parent == 0;
+        let weight = text.and_then(|text| text.trim().parse().ok()).unwrap_or(100);
+        Some(Cgroup { parent, weight, apart })
     }
 
     fn folder(&self, id: u64) -> Option<PathBuf> {
@@ -179,9 +180,12 @@ mod tests {
         };
         let (web, workers) = (group("web", "400\n"), group("web/workers", "100\n"));
         let top = inode(root.path()).unwrap();
-        assert_eq!(hierarchy.of(workers), Some(Cgroup { parent: web, weight: 100 }));
-        assert_eq!(hierarchy.of(web), Some(Cgroup { parent: top, weight: 400 }));
-        assert_eq!(hierarchy.of(top), Some(Cgroup { parent: 0, weight: 100 }));
+        assert_eq!(hierarchy.of(workers), Some(Cgroup { parent: web, weight: 100, apart: true }));
+        assert_eq!(hierarchy.of(web), Some(Cgroup { parent: top, weight: 400, apart: true }));
+        assert_eq!(hierarchy.of(top), Some(Cgroup { parent: 0, weight: 100, apart: true }));
+        fs::create_dir(root.path().join("plain")).unwrap();
+        let plain = hierarchy.of(inode(&root.path().join("plain")).unwrap()).unwrap();
+        assert!(!plain.apart, "the controller is off in it");
         group("web", "50\n");
         assert_eq!(hierarchy.of(web).unwrap().weight, 50);
         fs::remove_dir_all(root.path().join("web")).unwrap();

@@ -570,8 +570,8 @@ pub struct Run {
     /// name or a TOML file
     #[arg(long, value_name = "MACHINE", add = ArgValueCompleter::new(complete::machines))]
     pub clocks: Option<String>,
-    /// Load it although cgroups have limits (cpu.max, and cpu.weight but with tenant=cgroup), which it would
-    /// ignore
+    /// Load it although cgroups have limits (cpu.max, and cpu.weight unless it is paceline or has
+    /// tenant=cgroup), which it would ignore
     #[arg(long)]
     pub ignore_cgroup_limits: bool,
     /// Run this command, after `--`, and unload when it ends; its status is passed on

@@ -304,8 +304,8 @@ fn limits(facts: &Facts) -> Finding {
     let Some(first) = all.first() else { return finding("cgroup limits", Some(true), "none") };
     let found = finding("cgroup limits", None, format!("{}, {first} the first", all.len()));
     Finding { all, ..found }.mend(
-        "policies ignore cpu.max, and cpu.weight but with tenant=cgroup (uneven cores): `run` refuses unless told to; \
-         --json has them all",
+        "policies ignore cpu.max, and all but paceline cpu.weight without tenant=cgroup (uneven cores): `run` refuses \
+         unless told to; --json has them all",
     )
 }
 

@@ -117,8 +117,10 @@ impl View<'_> {
 pub struct Cgroup {
     /// The number of its parent cgroup; 0 for the root.
     pub parent: u64,
-    /// `cpu.weight`, 1 to 10000; 100 is even.
+    /// `cpu.weight`, 1 to 10000; 100 is even. 0: it is idle (`cpu.idle`).
     pub weight: u32,
+    /// Its CPU time is divided apart from its parent's: the `cpu` controller is on in it.
+    pub apart: bool,
 }
 
 /// The meaning of shares for a ground that can only bind threads to CPUs, on kernels without sched_ext.

@@ -105,7 +105,7 @@ pub const TABLE_LAYOUT: [usize; 5] = {
 };
 
 /// One task, as its slot described it at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct TaskView {
     /// The slot.

@@ -5,7 +5,7 @@ use policy::Cgroup;
 use workload::{Group, Workload};
 
 /// The root cgroup.
-pub(crate) const ROOT: Cgroup = Cgroup { parent: 0, weight: 100 };
+pub(crate) const ROOT: Cgroup = Cgroup { parent: 0, weight: 100, apart: true };
 
 /// The number of a group of the workload; None is the root, as the inode of its folder is 1.
 pub(crate) fn cgroup_id(group: Option<usize>) -> u64 {
@@ -17,7 +17,7 @@ pub(crate) fn cgroups(workload: &Workload) -> Vec<Cgroup> {
     let groups = &workload.groups;
     let of = |group: &Group| {
         let parent = groups.iter().position(|other| other.path == group.parent());
-        Cgroup { parent: cgroup_id(parent), weight: group.weight }
+        Cgroup { parent: cgroup_id(parent), weight: group.weight, apart: true }
     };
     std::iter::once(ROOT).chain(groups.iter().map(of)).collect()
 }

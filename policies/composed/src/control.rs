@@ -4,6 +4,7 @@
 use policy::{Control, Instance, Profile, Sources, Topology, View};
 
 use crate::mechanisms::{Has, KNOBS, Mechanism, Wanted, mechanisms};
+use crate::weights::Weights;
 
 /// A control plane of a mechanism.
 struct Part {
@@ -28,6 +29,10 @@ pub(crate) fn begin(
     let mechanisms = mechanisms(has(topology), wanted);
     let [place, share, charge, _] = &mechanisms;
     let mut parts = Vec::new();
+    if crate::heeds_weights(instance) {
+        let weights = Box::new(Weights::new(topology.llc.len()));
+        parts.push(Part { control: weights, due_ns: 0 });
+    }
     if place.on {
         parts.push(Part { control: dino::homes(topology, &Profile::new()), due_ns: 0 });
     }

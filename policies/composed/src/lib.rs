@@ -6,10 +6,11 @@
 
 mod control;
 mod mechanisms;
+mod weights;
 
 use policy::{
-    Fit, Keeps, Knob, Plan, Policy, Promises, Site, TICK_NS_MAX, Told, Trials, Tried, Unit,
-    Variable,
+    Fit, Instance, Keeps, Kept, Knob, Plan, Policy, Promises, Site, TICK_NS_MAX, Told, Trials,
+    Tried, Unit, Variable,
 };
 
 pub use control::Composed;
@@ -68,6 +69,12 @@ pub static PACELINE: Policy = Policy {
             help: "tasks of one address space in a row: auto where a change of it costs much, on, or off",
         },
         Knob {
+            name: "cgroups",
+            variable: Variable::of_control_plane(0),
+            unit: Unit::Choice(&["heed", "ignore"]),
+            help: "whether cpu.weight of cgroups holds",
+        },
+        Knob {
             name: "target",
             variable: Variable::of_control_plane(850_000),
             unit: Unit::Decimal { min: 0, max: ONE },
@@ -75,18 +82,28 @@ pub static PACELINE: Policy = Policy {
         },
     ],
     build: paceline::BUILD,
-    promises: |_| Promises {
+    promises: |instance| Promises {
+        heeds_cgroup_weights: heeds_weights(instance),
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
         sched_idle_wait_ns_max: Some(10_000 * MS),
         ..Promises::default()
     },
-    keeps: Keeps::BY_VIRTUAL_TIME,
+    keeps: Keeps {
+        cpu_weight: Kept::yes("each level divides its CPU time by weight, within a second"),
+        ..Keeps::BY_VIRTUAL_TIME
+    },
     control: Some(Plan { begin: control::begin, told: Told::SpeedsOrLevels }),
     fits: Some(fits),
     tried: Tried::Never,
+    totals: &["refunded_ns", "surcharged_ns"],
     trials: Trials { day: &["paceline"], ..Trials::NONE },
     ..Policy::BARE
 };
+
+/// Whether `cpu.weight` holds.
+pub(crate) fn heeds_weights(instance: &Instance) -> bool {
+    instance.choice("cgroups") == Some("heed")
+}
 
 fn fits(site: &Site) -> Fit {
     // Without counts of misses no thread is given a domain.

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use policy::Cgroup;
 
+/// The weight of an idle cgroup (`cpu.idle`), where 100 is even: WEIGHT_IDLEPRIO of
+/// kernel/sched/sched.h in 1,024.
+const IDLE: f64 = 0.3;
 /// No hierarchy is this deep; a deeper one was read while it changed.
 const DEEP: usize = 64;
 
@@ -19,7 +22,7 @@ pub(crate) fn parts(
 ) -> BTreeMap<u64, f64> {
     // Asked only once: a cgroup removed meanwhile would be in one place and then in another.
     let known: RefCell<BTreeMap<u64, Cgroup>> = RefCell::default();
-    let ask = |id| cgroup_of(id).unwrap_or(Cgroup { parent: 0, weight: 100 });
+    let ask = |id| cgroup_of(id).unwrap_or(Cgroup { parent: 0, weight: 100, apart: true });
     let find = |id: u64| *known.borrow_mut().entry(id).or_insert_with(|| ask(id));
     let chain = |id: u64| {
         let above = std::iter::successors(Some(id), |id| (*id != 0).then(|| find(*id).parent));
@@ -32,7 +35,7 @@ pub(crate) fn parts(
     for id in own.keys() {
         let mut parent = 0;
         for id in chain(*id) {
-            within.entry(parent).or_default().insert(id, f64::from(find(id).weight));
+            within.entry(parent).or_default().insert(id, f64::from(find(id).weight).max(IDLE));
             parent = id;
         }
     }
@@ -60,7 +63,7 @@ mod tests {
     fn divided(own: &[(u64, f64)]) -> Vec<f64> {
         let find = |id: u64| {
             let (parent, weight) = *GROUPS.get(id as usize - 1)?;
-            Some(Cgroup { parent, weight })
+            Some(Cgroup { parent, weight, apart: true })
         };
         parts(&own.iter().copied().collect(), find).into_values().collect()
     }
@@ -84,7 +87,11 @@ mod tests {
         let find = |id: u64| {
             let before = asked.borrow().contains(&id);
             asked.borrow_mut().push(id);
-            (!before).then(|| Cgroup { parent: GROUPS[id as usize - 1].0, weight: 100 })
+            (!before).then(|| Cgroup {
+                parent: GROUPS[id as usize - 1].0,
+                weight: 100,
+                apart: true,
+            })
         };
         let parts = parts(&[(4, 100.0), (2, 100.0)].into(), find);
         assert_eq!(parts.into_values().collect::<Vec<_>>(), [0.5, 0.5]);
@@ -93,7 +100,8 @@ mod tests {
     #[test]
     fn a_group_that_is_gone_still_counts() {
         assert_eq!(divided(&[(99, 100.0)]), [1.0]);
-        let parts = parts(&[(7, 1.0)].into(), |id| Some(Cgroup { parent: id, weight: 100 }));
+        let parts =
+            parts(&[(7, 1.0)].into(), |id| Some(Cgroup { parent: id, weight: 100, apart: true }));
         assert!(parts[&7].is_finite(), "it is in itself: {parts:?}");
     }
 }

@@ -32,4 +32,6 @@ $P run fifo --partial -- true 2>err || fail "they are not its own"
 echo max >/sys/fs/cgroup/half/cpu.max; echo 50 >/sys/fs/cgroup/half/cpu.weight
 refused $P run max-fair --for 1s;    grep -q '/half/cpu.weight is 50' err || fail weights
 $P run max-fair:tenant=cgroup --for 300ms 2>err || fail "weights are what it goes by"
+$P run --for 300ms 2>err || fail "paceline heeds weights"
+refused $P run paceline:cgroups=ignore --for 1s; grep -q '/half/cpu.weight is 50' err || fail "weights ignored"
 rmdir /sys/fs/cgroup/half

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `cpu.weight` of cgroups, level by level: the weight by which each thread's CPU time counts.
+//!
+//! A cgroup divides its CPU time among its threads and the cgroups in it, by weight. What one of them does not want
+//! goes to the others of the same cgroup first. The data plane knows threads alone, so this module finds what each
+//! thread could have ([`divide`]), and gives it that as its weight. A thread that gets as much may want more; any other
+//! wants what it gets, and a little more.
+
+use std::collections::BTreeMap;
+
+use policy::table::TaskView;
+use policy::{Cgroup, Control, View};
+
+/// Time between two looks, ns.
+const LOOK_NS: u64 = 100_000_000;
+/// The part of a look in a thread's mean CPU time.
+const NEW: f64 = 0.2;
+/// A thread that gets less than this part of what it was given does not want all of it.
+const SATED: f64 = 0.85;
+/// A thread may miss as much of its CPU time because a turn comes late, in CPUs.
+const LATE: f64 = 0.01;
+/// How much more than it gets a sated thread may want.
+const MORE: f64 = 1.1;
+/// The weight of an idle cgroup (`cpu.idle`), where 100 is even: WEIGHT_IDLEPRIO of kernel/sched/sched.h in 1,024.
+const IDLE: f64 = 0.3;
+/// Weights of threads are whole numbers from 1; the data plane's bound is the greatest.
+const WEIGHTS: [f64; 2] = [1.0, 10_000.0];
+/// The mean weight of threads.
+const EVEN: f64 = 100.0;
+/// No hierarchy is this deep; a deeper one was read while it changed.
+const DEEP: usize = 64;
+
+/// The root of all cgroups.
+const ROOT: u64 = 0;
+
+/// A thread at the last look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    runtime_ns: u64,
+    /// Its mean CPU time, in CPUs.
+    used: f64,
+    /// The same since the look before, or the mean if that is more.
+    used_now: f64,
+    /// What it could have had if it had wanted more, in CPUs; None: not known yet.
+    could: Option<f64>,
+}
+
+/// Gives threads the weights of their cgroups.
+#[derive(Default)]
+pub(crate) struct Weights {
+    /// By slot and generation.
+    seen: BTreeMap<(u32, u32), Seen>,
+    looked_ns: u64,
+    /// Whether any thread has a weight in place of its own.
+    gave: bool,
+    cpus: f64,
+}
+
+impl Weights {
+    /// On a machine with this many CPUs.
+    pub fn new(cpus: usize) -> Self {
+        Weights { cpus: cpus as f64, ..Weights::default() }
+    }
+
+    /// Threads that run, with their CPU time since the last look. Forgets those that have ended.
+    fn look(&mut self, view: &View<'_>) -> Vec<(TaskView, Seen)> {
+        let passed_ns = (view.now_ns - self.looked_ns).max(1) as f64;
+        let first = self.looked_ns == 0;
+        let mut running = Vec::new();
+        let mut seen = BTreeMap::new();
+        for task in view.table.tasks() {
+            let key = (task.slot, task.generation);
+            let was = self.seen.get(&key).copied();
+            let before = was.unwrap_or(Seen { runtime_ns: task.runtime_ns, ..Seen::default() });
+            let ran_ns = task.runtime_ns.saturating_sub(before.runtime_ns);
+            let now = ran_ns as f64 / passed_ns;
+            let used = before.used + NEW * (now - before.used);
+            let used_now = used.max(now);
+            let one = Seen { runtime_ns: task.runtime_ns, used, used_now, ..before };
+            seen.insert(key, one);
+            if used > 1e-4 || (was.is_none() && !first) {
+                running.push((task, one));
+            }
+        }
+        (self.seen, self.looked_ns) = (seen, view.now_ns);
+        running
+    }
+}
+
+impl Control for Weights {
+    fn step(&mut self, view: &View<'_>) -> u64 {
+        let running = self.look(view);
+        let groups = Groups::of(&running, view.cgroup_of);
+        if groups.count() < 2 {
+            if std::mem::take(&mut self.gave) {
+                view.table.tasks().iter().for_each(|task| view.table.set_pace(task, 0));
+            }
+            return LOOK_NS;
+        }
+        let online: u64 = view.table.cpus().iter().sum();
+        let cpus = if online > 0 { online as f64 } else { self.cpus };
+        let even = EVEN * running.len() as f64 / cpus;
+        for ((task, _), could) in running.iter().zip(groups.divide(&running, cpus)) {
+            let weight = (even * could).clamp(WEIGHTS[0], WEIGHTS[1]);
+            view.table.set_pace(task, weight.round() as u32);
+            if let Some(seen) = self.seen.get_mut(&(task.slot, task.generation)) {
+                seen.could = Some(could);
+            }
+        }
+        self.gave = true;
+        LOOK_NS
+    }
+}
+
+/// What a thread wants, in CPUs.
+fn wanted(seen: &Seen) -> f64 {
+    match seen.could {
+        Some(could) if seen.used_now + LATE < SATED * could => MORE * seen.used,
+        _ => 1.0,
+    }
+}
+
+/// Cgroups with threads that run.
+struct Groups {
+    /// Parent and weight of each.
+    known: BTreeMap<u64, (u64, f64)>,
+    /// The cgroup of each thread.
+    of: Vec<u64>,
+}
+
+/// A competitor within a cgroup.
+#[derive(Clone, Copy)]
+enum Member {
+    Group(u64),
+    Thread(usize),
+}
+
+impl Groups {
+    fn of(running: &[(TaskView, Seen)], cgroup_of: &dyn Fn(u64) -> Option<Cgroup>) -> Self {
+        let mut known = BTreeMap::new();
+        let of =
+            running.iter().map(|(task, _)| chain(&mut known, task.cgroup, cgroup_of)).collect();
+        Groups { known, of }
+    }
+
+    fn count(&self) -> usize {
+        let mut of = self.of.clone();
+        of.sort_unstable();
+        of.dedup();
+        of.len()
+    }
+
+    /// What each thread could have if it wanted, in CPUs.
+    fn divide(&self, running: &[(TaskView, Seen)], cpus: f64) -> Vec<f64> {
+        let mut within: BTreeMap<u64, Vec<(Member, f64)>> = BTreeMap::new();
+        for (id, (parent, weight)) in &self.known {
+            within.entry(*parent).or_default().push((Member::Group(*id), *weight));
+        }
+        for (at, group) in self.of.iter().enumerate() {
+            let weight = f64::from(running[at].0.weight.max(1));
+            within.entry(*group).or_default().push((Member::Thread(at), weight));
+        }
+        let mut divided = vec![0.0; running.len()];
+        let mut open = vec![(ROOT, cpus)];
+        while let Some((group, has)) = open.pop() {
+            let members = &within[&group];
+            let demands: Vec<[f64; 2]> = members
+                .iter()
+                .map(|(member, weight)| [*weight, demand(*member, &within, running)])
+                .collect();
+            for ((member, _), could) in members.iter().zip(divide(has, &demands)) {
+                match member {
+                    Member::Group(id) => open.push((*id, could)),
+                    Member::Thread(at) => divided[*at] = could,
+                }
+            }
+        }
+        divided
+    }
+}
+
+/// Notes a cgroup and those around it. Returns the cgroup that its threads compete in: one whose CPU time is not
+/// divided apart from its parent's counts as its parent, and one that was removed meanwhile as the root.
+fn chain(
+    known: &mut BTreeMap<u64, (u64, f64)>,
+    id: u64,
+    cgroup_of: &dyn Fn(u64) -> Option<Cgroup>,
+) -> u64 {
+    let mut chain: Vec<(u64, Cgroup)> = Vec::new();
+    let mut at = id;
+    while at != ROOT && !known.contains_key(&at) {
+        if chain.len() == DEEP {
+            return ROOT;
+        }
+        let group = cgroup_of(at).unwrap_or(Cgroup { parent: ROOT, weight: 100, apart: true });
+        chain.push((at, group));
+        at = group.parent;
+    }
+    let mut parent = at;
+    for (id, group) in chain.into_iter().rev() {
+        // The root of the hierarchy has no weight, and no competitor.
+        if group.apart && group.parent != ROOT {
+            let weight = if group.weight == 0 { IDLE } else { f64::from(group.weight) };
+            known.insert(id, (parent, weight));
+            parent = id;
+        }
+    }
+    parent
+}
+
+/// What a competitor wants, in CPUs.
+fn demand(
+    member: Member,
+    within: &BTreeMap<u64, Vec<(Member, f64)>>,
+    running: &[(TaskView, Seen)],
+) -> f64 {
+    match member {
+        Member::Thread(at) => wanted(&running[at].1),
+        Member::Group(id) => {
+            within[&id].iter().map(|(member, _)| demand(*member, within, running)).sum()
+        }
+    }
+}
+
+/// Divides CPU time by weight among competitors, each with its weight and what it wants. What one does not want goes to
+/// the others. Returns what each gets, or what it could have if it wanted more.
+fn divide(has: f64, competitors: &[[f64; 2]]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..competitors.len()).collect();
+    let sated_at = |at: usize| competitors[at][1] / competitors[at][0];
+    order.sort_by(|a, b| sated_at(*a).total_cmp(&sated_at(*b)));
+    let mut left = has;
+    let mut weights: f64 = competitors.iter().map(|[weight, _]| weight).sum();
+    let mut a_weight = 0.0;
+    for at in order {
+        let [weight, wants] = competitors[at];
+        a_weight = left / weights;
+        left -= (a_weight * weight).min(wants);
+        weights -= weight;
+    }
+    competitors.iter().map(|[weight, _]| a_weight * weight).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_does_not_want_goes_to_the_others_by_weight() {
+        assert_eq!(divide(2.0, &[[100.0, 9.0], [300.0, 9.0]]), [0.5, 1.5]);
+        // The second could have three times what the first has.
+        assert_eq!(divide(2.0, &[[100.0, 9.0], [300.0, 1.0]]), [1.0, 3.0]);
+        assert_eq!(divide(3.0, &[[1.0, 0.5], [1.0, 9.0], [4.0, 9.0]]), [0.5, 0.5, 2.0]);
+        assert_eq!(divide(4.0, &[[1.0, 1.0], [1.0, 1.0]]), [3.0, 3.0]);
+        assert!(divide(4.0, &[]).is_empty());
+    }
+
+    /// A tree: number, parent and weight.
+    const TREE: [(u64, u64, u32); 5] =
+        [(1, ROOT, 100), (2, 1, 100), (3, 1, 300), (4, 3, 100), (5, 3, 0)];
+
+    fn group(id: u64) -> Option<Cgroup> {
+        let (_, parent, weight) = *TREE.iter().find(|(own, ..)| *own == id)?;
+        Some(Cgroup { parent, weight, apart: true })
+    }
+
+    fn could(threads: &[(u64, Seen)], cgroup_of: &dyn Fn(u64) -> Option<Cgroup>) -> Vec<f64> {
+        let task = |cgroup| TaskView { weight: 100, cgroup, ..TaskView::default() };
+        let running: Vec<_> = threads.iter().map(|(id, seen)| (task(*id), *seen)).collect();
+        let groups = Groups::of(&running, cgroup_of);
+        groups.divide(&running, 1.0)
+    }
+
+    fn near(given: &[f64], wanted: &[f64]) {
+        let same = given.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-3);
+        assert!(same && given.len() == wanted.len(), "{given:?}, not {wanted:?}");
+    }
+
+    const HOG: Seen = Seen { runtime_ns: 0, used: 0.0, used_now: 0.0, could: None };
+
+    #[test]
+    fn each_level_divides_by_weight() {
+        near(&could(&[(2, HOG), (4, HOG)], &group), &[0.25, 0.75]);
+        near(&could(&[(2, HOG), (2, HOG), (4, HOG)], &group), &[0.125, 0.125, 0.75]);
+        near(&could(&[(2, HOG), (4, HOG), (5, HOG)], &group), &[0.25, 0.7478, 0.0022]);
+        near(&could(&[(1, HOG), (2, HOG)], &group), &[0.5, 0.5]);
+    }
+
+    #[test]
+    fn what_a_sleeper_leaves_stays_in_its_cgroup() {
+        let sleeper = Seen { used: 0.1, used_now: 0.1, could: Some(0.7), ..HOG };
+        let left = 0.75 - MORE * 0.1;
+        near(&could(&[(2, HOG), (3, HOG), (4, sleeper)], &group), &[0.25, left, left]);
+    }
+
+    #[test]
+    fn a_cgroup_that_divides_nothing_counts_as_its_parent() {
+        let flat = |id| group(id).map(|own| Cgroup { apart: id < 4, ..own });
+        near(&could(&[(3, HOG), (4, HOG), (2, HOG)], &flat), &[0.375, 0.375, 0.25]);
+    }
+
+    #[test]
+    fn a_cgroup_that_is_gone_or_in_itself_still_counts() {
+        near(&could(&[(99, HOG)], &group), &[1.0]);
+        let itself = |id| Some(Cgroup { parent: id, weight: 100, apart: true });
+        assert!(could(&[(7, HOG)], &itself)[0].is_finite());
+    }
+}
