@@ -133,7 +133,7 @@ impl Facts {
             nodes: different(&topology.node),
             kinds,
             licenses: licenses::events(root).is_some(),
-            tlb_tags: tlb_tags(&text("proc/cpuinfo").unwrap_or_default()),
+            tlb_tags: topology::tlb_tags(&text("proc/cpuinfo").unwrap_or_default()),
             rights: real_rights(root),
             numa_balancing: text("proc/sys/kernel/numa_balancing").map(|value| value != "0"),
             limits: cgroup::limits(&root.join("sys/fs/cgroup")),
@@ -149,12 +149,6 @@ fn distribution(os_release: &str) -> Vec<String> {
     };
     let all = format!("{} {}", value("ID="), value("ID_LIKE="));
     all.split_whitespace().map(str::to_string).collect()
-}
-
-/// Whether the TLB distinguishes address spaces, according to `/proc/cpuinfo`; None: it does not say.
-pub(crate) fn tlb_tags(cpuinfo: &str) -> Option<bool> {
-    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?;
-    Some(flags.split_whitespace().any(|flag| flag == "pcid"))
 }
 
 fn rights(status: &str) -> Vec<&'static str> {

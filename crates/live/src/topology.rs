@@ -8,8 +8,6 @@ use anyhow::Context;
 use policy::Topology;
 use policy::table::TYPES_MAX;
 
-use crate::facts::tlb_tags;
-
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
 
@@ -67,6 +65,12 @@ pub(crate) fn below(root: &Path) -> anyhow::Result<Topology> {
         topology.node_distance = distances(root, &nodes);
     }
     Ok(topology)
+}
+
+/// Whether the TLB distinguishes address spaces, according to `/proc/cpuinfo`; None: it does not say.
+pub(crate) fn tlb_tags(cpuinfo: &str) -> Option<bool> {
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?;
+    Some(flags.split_whitespace().any(|flag| flag == "pcid"))
 }
 
 /// The online CPUs; None if the kernel does not say.

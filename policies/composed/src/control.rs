@@ -4,7 +4,7 @@
 use policy::{Control, Instance, Profile, Sources, Topology, View};
 
 use crate::mechanisms::{Has, KNOBS, Mechanism, Wanted, mechanisms};
-use crate::weights::Weights;
+use crate::weights::{Weights, are_heeded};
 
 /// A control plane of a mechanism.
 struct Part {
@@ -29,7 +29,7 @@ pub(crate) fn begin(
     let mechanisms = mechanisms(has(topology), wanted);
     let [place, share, charge, _] = &mechanisms;
     let mut parts = Vec::new();
-    if crate::heeds_weights(instance) {
+    if are_heeded(instance) {
         let weights = Box::new(Weights::new(topology.llc.len()));
         parts.push(Part { control: weights, due_ns: 0 });
     }

@@ -9,8 +9,8 @@ mod mechanisms;
 mod weights;
 
 use policy::{
-    Fit, Instance, Keeps, Kept, Knob, Plan, Policy, Promises, Site, TICK_NS_MAX, Told, Trials,
-    Tried, Unit, Variable,
+    Fit, Keeps, Kept, Knob, Plan, Policy, Promises, Site, TICK_NS_MAX, Told, Trials, Tried, Unit,
+    Variable,
 };
 
 pub use control::Composed;
@@ -83,7 +83,7 @@ pub static PACELINE: Policy = Policy {
     ],
     build: paceline::BUILD,
     promises: |instance| Promises {
-        heeds_cgroup_weights: heeds_weights(instance),
+        heeds_cgroup_weights: weights::are_heeded(instance),
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
         sched_idle_wait_ns_max: Some(10_000 * MS),
         ..Promises::default()
@@ -99,11 +99,6 @@ pub static PACELINE: Policy = Policy {
     trials: Trials { day: &["paceline"], ..Trials::NONE },
     ..Policy::BARE
 };
-
-/// Whether `cpu.weight` holds.
-pub(crate) fn heeds_weights(instance: &Instance) -> bool {
-    instance.choice("cgroups") == Some("heed")
-}
 
 fn fits(site: &Site) -> Fit {
     // Without counts of misses no thread is given a domain.

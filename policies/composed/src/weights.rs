@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use policy::table::TaskView;
-use policy::{Cgroup, Control, View};
+use policy::{Cgroup, Control, Instance, View};
 
 /// Time between two looks, ns.
 const LOOK_NS: u64 = 100_000_000;
@@ -32,6 +32,11 @@ const DEEP: usize = 64;
 
 /// The root of all cgroups.
 const ROOT: u64 = 0;
+
+/// Whether a policy's instance heeds them.
+pub(crate) fn are_heeded(instance: &Instance) -> bool {
+    instance.choice("cgroups") == Some("heed")
+}
 
 /// A thread at the last look.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::place::on;
-use crate::facts::tlb_tags;
+use crate::topology::tlb_tags;
 
 /// One cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
