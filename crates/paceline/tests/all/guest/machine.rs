@@ -7,7 +7,7 @@ use vm::{Clock, Shape};
 use crate::guest::in_guest_shaped;
 
 /// The items that it examines. After them come policies, with a verdict on whether each fits.
-const CHECKS: [&str; 12] = [
+const CHECKS: [&str; 13] = [
     "kernel",
     "sched_ext",
     "type information",
@@ -16,6 +16,7 @@ const CHECKS: [&str; 12] = [
     "topology",
     "core types",
     "counters",
+    "core scheduling",
     "speeds",
     "page moves",
     "NUMA balancing",
