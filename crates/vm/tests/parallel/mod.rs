@@ -69,11 +69,12 @@ pub fn idle_cpus_and_turns_change_no_wakeup() {
     assert_alike("turns of 10, 20 and 50 us", &turns, 0.03);
 }
 
-/// One CPU is alone on both clocks.
+/// One CPU is alone on both clocks. On either of them a wakeup may be seen at the next tick only, up to 4 ms later: always
+/// or never, as the instructions before it have it.
 pub fn one_cpu_has_the_time_of_its_instructions() {
     let time = |clock| time_ms(clock, 1, 20, ["burn", "2"]);
     let (Some(parallel), Some(icount)) = (time(Clock::Parallel), time(Clock::Icount)) else {
         return;
     };
-    assert_alike("parallel and icount", &[parallel, icount], 0.002);
+    assert_alike("parallel and icount", &[parallel, icount], 0.01);
 }
