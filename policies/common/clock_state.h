@@ -2,7 +2,7 @@
 /*
  * What a policy that charges by clocks knows of each task and each CPU. It embeds
  * `struct clock_task` and `struct clock_cpu` as `clock` in its tables, and says how it charges in
- * CHARGES_BY, DETECTS_BY and COUNTS_BY.
+ * CHARGES_BY, DETECTS_BY and COUNTS_BY, and in SHARES_ARE_LEVELS whether tasks' shares are levels.
  */
 #pragma once
 #include "clocks.h"

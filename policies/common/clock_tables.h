@@ -27,8 +27,13 @@ static __always_inline struct clock_task *clock_task_of(struct task_struct *p)
 	return &task->clock;
 }
 
-/* The policy's: 1 + the level that a task is said to need; 0: nothing is said. */
-static __always_inline u64 level_told(const struct task_slot *slot);
+/* 1 + the level that a task is said to need; 0: nothing is said. */
+static __always_inline u64 level_told(const struct task_slot *slot)
+{
+	u64 told = slot && SHARES_ARE_LEVELS ? task_share(slot) : 0;
+
+	return told <= LICENSE_LEVELS ? told : 0;
+}
 
 static u32 core_busy[MAX_CPUS]; /* busy threads of each core, by its lowest CPU */
 static u64 node_active[MAX_CPUS]; /* active_cores.h: active cores of each package, by node */

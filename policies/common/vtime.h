@@ -449,8 +449,8 @@ static __always_inline void vtime_note_sleep(struct task_slot_of *of, u64 long_n
 }
 
 /*
- * In charge: notes how a task, which has run for another `ran_ns`, stands with the tasks that wait
- * for its CPU. A long turn counts at once, and is forgotten over several short ones.
+ * In charge: notes that a task has run on a CPU for another `ran_ns`. A long turn counts at once,
+ * and is forgotten over several short ones [vtime_note_sleep].
  */
 static __always_inline void vtime_note_turn(struct task_slot_of *of, s32 cpu, u64 ran_ns, u64 now)
 {

@@ -153,7 +153,7 @@ fn profile(plan: &Plan, rates: &[f64]) -> Profile {
     let Job::Model { workload, .. } = &plan.job else { return plan.profile.clone() };
     let numbers = |told: Told, task: &workload::Task| match told {
         Told::Misses => Some(vec![task.memory?.mpki]),
-        Told::Levels | Told::SpeedsOrLevels => Some(vec![f64::from(task.widest().level())]),
+        Told::Levels => Some(vec![f64::from(task.widest().level())]),
         Told::Speeds if rates.is_empty() => None,
         Told::Speeds => Some(machine::speeds(rates, task.stalled)),
     };

@@ -42,8 +42,8 @@ pub fn may_load() -> Result<(), Failure> {
     }
     if let Some(thread) = live::core_scheduled() {
         return Err(Failure::input(format!(
-            "thread {thread} has a cookie of core scheduling, and kernels hang when a policy schedules it: end what set \
-             it, or turn SMT off (echo off > /sys/devices/system/cpu/smt/control)"
+            "thread {thread} has a cookie of core scheduling, and kernels hang when a policy schedules it: {}",
+            live::END_COOKIES
         )));
     }
     let cpus = live::topology().map_err(failed)?.core_type.len();

@@ -105,7 +105,7 @@ impl Given {
                 let what = "its misses in 1,000 instructions, up to 1000";
                 self.each(what, |mpki| mpki.iter().all(|mpki| *mpki <= 1000.0))
             }
-            Told::Levels | Told::SpeedsOrLevels => {
+            Told::Levels => {
                 let what = "one number, the license level of its widest code, 0 to 2";
                 let can_be = |level: &f64| *level <= LEVEL_MAX && level.fract() == 0.0;
                 self.each(what, |levels| levels.len() == 1 && levels.iter().all(can_be))

@@ -9,6 +9,10 @@ use rustix::thread::{CoreSchedulingScope, core_scheduling_cookie};
 use crate::affinity::all_threads;
 use crate::program::name;
 
+/// How to be rid of cookies.
+pub const END_COOKIES: &str =
+    "end what set it, or turn SMT off (echo off > /sys/devices/system/cpu/smt/control)";
+
 /// A thread with a cookie, such as `123 (sh)`; None: there is none that this process may ask about, or the machine has
 /// one thread for each core.
 pub fn core_scheduled() -> Option<String> {

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder};
-use policy::{Clocks, Instance, Told, Topology};
+use policy::{Instance, Told, Topology};
 
 use crate::perf_event::{Target, open};
 use crate::renewal::{Renewal, Renewed};
@@ -59,17 +59,14 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// Empty: the policy uses no counts.
-    pub fn of(instance: &Instance, clocks: &Clocks) -> &'static [Self] {
+    /// On a machine with this many kinds of cores. None: its control plane uses no counts.
+    pub fn of(instance: &Instance, kinds: usize) -> Option<Self> {
         let modelled = instance.choice("source") == Some("model");
-        let charges = clocks.license_levels > 1 && instance.choice("charge") != Some("off");
-        match instance.policy.control.map(|plan| plan.told) {
-            None => &[],
-            Some(Told::Levels) if modelled => &[What::Cycles],
-            Some(Told::Levels) => &[What::Licenses],
-            Some(Told::SpeedsOrLevels) if charges => &[What::Instructions, What::Licenses],
-            Some(Told::Speeds | Told::Misses | Told::SpeedsOrLevels) => &[What::Instructions],
-        }
+        Some(match instance.policy.told(kinds)? {
+            Told::Levels if modelled => What::Cycles,
+            Told::Levels => What::Licenses,
+            Told::Speeds | Told::Misses => What::Instructions,
+        })
     }
 
     /// The policy's maps from which it reads them.
@@ -109,6 +106,7 @@ const UNITS: &str = "sys/bus/event_source/devices";
 /// Counters that were opened, and the reasons for those that were not.
 #[derive(Debug, Default)]
 pub struct Counters {
+    what: What,
     opened: Vec<Opened>,
     missing: Vec<(usize, String)>,
 }
@@ -117,7 +115,6 @@ pub struct Counters {
 #[derive(Debug)]
 struct Opened {
     cpu: usize,
-    what: What,
     /// The name of its counter unit.
     unit: String,
     /// Type and config of each event.
@@ -130,31 +127,19 @@ struct Opened {
 type Way = (String, Vec<(u32, u64)>);
 
 impl Counters {
-    /// Opens the counters of each online CPU that has them. Only those of the first kind are missed.
-    pub(crate) fn open(kinds: &[What], event: Event) -> Self {
-        let mut counters = Counters::default();
+    /// Opens the counters of each online CPU that has them.
+    pub(crate) fn open(what: What, event: Event) -> Self {
+        let mut counters = Counters { what, ..Counters::default() };
         if event == Event::Nothing {
             return counters;
         }
-        for (at, what) in kinds.iter().enumerate() {
-            let missing = counters.open_one(*what, event);
-            if at == 0 {
-                counters.missing = missing;
-            }
-        }
-        counters
-    }
-
-    /// Opens those of one kind. Returns the CPUs without them, and why.
-    fn open_one(&mut self, what: What, event: Event) -> Vec<(usize, String)> {
         let root = Path::new("/");
-        let mut missing = Vec::new();
         for cpu in topology::online(root).unwrap_or_default() {
             let mut why = "this kind of processor does not count them".to_string();
             let opened = ways(root, cpu, what, event).into_iter().find_map(|(unit, events)| {
                 let open = |(kind, config): &(u32, u64)| open(*kind, *config, Target::Cpu(cpu));
                 match events.iter().map(open).collect() {
-                    Ok(counters) => Some(Opened { cpu, what, unit, events, counters }),
+                    Ok(counters) => Some(Opened { cpu, unit, events, counters }),
                     Err(error) => {
                         let error: io::Error = error;
                         why = error.to_string();
@@ -163,11 +148,11 @@ impl Counters {
                 }
             });
             match opened {
-                Some(one) => self.opened.push(one),
-                None => missing.push((cpu, why)),
+                Some(one) => counters.opened.push(one),
+                None => counters.missing.push((cpu, why)),
             }
         }
-        missing
+        counters
     }
 
     /// Whether any counter is open.
@@ -180,8 +165,6 @@ impl Counters {
         let mut units: Vec<(&str, Vec<usize>)> = Vec::new();
         for Opened { cpu, unit, .. } in &self.opened {
             match units.iter_mut().find(|(known, _)| known == unit) {
-                // One unit may count several events.
-                Some((_, cpus)) if cpus.contains(cpu) => {}
                 Some((_, cpus)) => cpus.push(*cpu),
                 None => units.push((unit, vec![*cpu])),
             }
@@ -202,8 +185,10 @@ impl Counters {
             map.with_context(|| format!("the program has no map {name}"))
         };
         let mut all = Vec::new();
-        for Opened { cpu, what, events, counters, .. } in &mut self.opened {
-            for ((event, counter), name) in events.iter().zip(counters.drain(..)).zip(what.maps()) {
+        for Opened { cpu, events, counters, .. } in &mut self.opened {
+            for ((event, counter), name) in
+                events.iter().zip(counters.drain(..)).zip(self.what.maps())
+            {
                 let one = Renewed::new(*cpu, *event, counter, MapHandle::try_from(&map(name)?)?);
                 one.put().with_context(|| {
                     format!("the counter of CPU {cpu} cannot be read by a program")
@@ -216,14 +201,12 @@ impl Counters {
 
     /// Whether the policy has the maps for them.
     pub(crate) fn fit(&self, object: &Object) -> bool {
-        let mut names = self.opened.iter().flat_map(|of| of.what.maps());
-        names.all(|name| object.maps().any(|map| map.name() == *name))
+        self.what.maps().iter().all(|name| object.maps().any(|map| map.name() == *name))
     }
 
-    /// Closes those that only a policy can read, and notes the reason.
-    pub(crate) fn give_up_own(&mut self, why: &str) {
-        let own = |of: &mut Opened| of.what != What::Instructions;
-        let cpus = self.opened.extract_if(.., own).map(|of| (of.cpu, why.to_string()));
+    /// Closes them and notes the reason.
+    pub(crate) fn give_up(&mut self, why: &str) {
+        let cpus = self.opened.drain(..).map(|of| (of.cpu, why.to_string()));
         self.missing.splice(..0, cpus);
     }
 }

@@ -99,7 +99,7 @@ impl Facts {
                 Err(error) => drop(facts.missing_counters.insert(name, error.to_string())),
             }
         }
-        let counters = Counters::open(&[What::Instructions], Event::Own);
+        let counters = Counters::open(What::Instructions, Event::Own);
         facts.policy_counters = counters.any().then(|| counters.describe());
         facts
     }
@@ -133,7 +133,7 @@ impl Facts {
             nodes: different(&topology.node),
             kinds,
             licenses: licenses::events(root).is_some(),
-            tlb_tags: topology::tlb_tags(&text("proc/cpuinfo").unwrap_or_default()),
+            tlb_tags: topology.tlb_tags,
             rights: real_rights(root),
             numa_balancing: text("proc/sys/kernel/numa_balancing").map(|value| value != "0"),
             limits: cgroup::limits(&root.join("sys/fs/cgroup")),

@@ -46,7 +46,7 @@ pub use behind::{Behind, Lookout};
 pub use callbacks::Callback;
 pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use control::{Knows, SHARE as CONTROL_SHARE};
-pub use core_scheduling::core_scheduled;
+pub use core_scheduling::{END_COOKIES, core_scheduled};
 pub use counters::{Counters, Counting, Event, Reader};
 pub use execute::{
     Broken, Executed, Execution, Interrupted, end_all_but, end_session, execute,

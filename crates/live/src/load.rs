@@ -59,7 +59,8 @@ pub fn load(
     }
     let name = instance.policy.kernel_name();
     let mut messages = Messages::from_now();
-    let mut counters = Counters::open(What::of(instance, &topology.clocks), counting.event);
+    let what = What::of(instance, topology.kinds());
+    let mut counters = what.map(|what| Counters::open(what, counting.event)).unwrap_or_default();
     let mut reads = counters.any() && counting.reader == Reader::Either;
     let open = |reads: bool| {
         let topology = Topology { reads_counters: reads, ..topology.clone() };
@@ -70,8 +71,8 @@ pub fn load(
         reads = false;
         (result, words) = open(reads);
     }
-    if !reads {
-        counters.give_up_own("a kernel before 6.15 lets no scheduler read them");
+    if !reads && matches!(what, Some(What::Licenses | What::Cycles)) {
+        counters.give_up("a kernel before 6.15 lets no scheduler read them");
     }
     let mut object = result.with_context(|| {
         format!("the kernel refuses policy {}: {}", instance.label, log::reason(&words))

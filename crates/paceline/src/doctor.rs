@@ -2,7 +2,7 @@
 //! `doctor`: whether policies can be loaded on this machine, what is missing and how to get it, and which policies fit.
 
 use comparison::loading::CONTAINER;
-use live::{Facts, Limit, MISSES, STOP_IT};
+use live::{END_COOKIES, Facts, Limit, MISSES, STOP_IT};
 use policies::POLICIES;
 use policy::native::MAX_CPUS;
 use policy::{Fit, Policy, Site};
@@ -202,11 +202,10 @@ fn core_scheduling(facts: &Facts) -> Finding {
     let finding = |ok, says: String| finding("core scheduling", Some(ok), says).needed();
     match &facts.core_scheduled {
         None => finding(true, "no thread has a cookie, as far as this process may know".into()),
-        Some(thread) => finding(
-            false,
-            format!("thread {thread} has a cookie: kernels hang under a policy"),
-        )
-        .mend("end what set it, or turn SMT off: echo off > /sys/devices/system/cpu/smt/control"),
+        Some(thread) => {
+            finding(false, format!("thread {thread} has a cookie: kernels hang under a policy"))
+                .mend(END_COOKIES)
+        }
     }
 }
 

@@ -30,7 +30,7 @@ pub fn add(results: &mut Results, plan: &Plan) {
     let lines = lines(&recording, results.setting.cpus, own.err().as_ref());
     results.notes.extend(lines.into_iter().filter(|line| Some(line) != told.as_ref()));
     results.details.extend(told);
-    let told = |contender: &Contender| contender.policy()?.policy.control.map(|plan| plan.told);
+    let told = |contender: &Contender| contender.policy()?.policy.told(2);
     results.notes.extend(
         plan.contenders
             .iter()

@@ -107,9 +107,9 @@ fn sources(
     match instance.policy.told(topology.kinds())? {
         Told::Speeds => Some(known.speeds(attached)),
         Told::Misses => Some(known.misses(live::counts_misses())),
-        Told::Levels | Told::SpeedsOrLevels => {
-            let alone = instance.policy.control?.told == Told::Levels;
-            let says = alone || !clocks.turbo_khz.is_empty();
+        Told::Levels => {
+            let needs_clocks = instance.policy.told(2) == Some(Told::Levels);
+            let says = needs_clocks || !clocks.turbo_khz.is_empty();
             says.then(|| turbo::described(instance, clocks, attached.counters()))
         }
     }

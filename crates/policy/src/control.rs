@@ -14,8 +14,8 @@ use crate::{Instance, Memory, Topology};
 pub struct Plan {
     /// Makes an instance's control plane.
     pub begin: fn(&Instance, &Topology, &Profile) -> Box<dyn Control>,
-    /// The meaning it gives to a profile's numbers.
-    pub told: Told,
+    /// The meaning it gives to a profile's numbers on a machine with this many kinds of cores.
+    pub told: fn(usize) -> Told,
 }
 
 /// The meaning of a profile's numbers.
@@ -27,8 +27,6 @@ pub enum Told {
     Misses,
     /// One number: the license level that its widest code needs.
     Levels,
-    /// Speeds where kinds of cores differ, else levels. No processor has both. [`crate::Policy::told`] says which.
-    SpeedsOrLevels,
 }
 
 /// Known figures of programs, by a thread's name, or by its executable's path or id. The meaning of the numbers depends
@@ -121,6 +119,17 @@ pub struct Cgroup {
     pub weight: u32,
     /// Its CPU time is divided apart from its parent's: the `cpu` controller is on in it.
     pub apart: bool,
+}
+
+impl Cgroup {
+    /// The root of a hierarchy.
+    pub const ROOT: Cgroup = Cgroup { parent: 0, weight: 100, apart: true };
+
+    /// The weight by which it competes, where 100 is even. An idle one has WEIGHT_IDLEPRIO of kernel/sched/sched.h in
+    /// 1,024.
+    pub fn competes(self) -> f64 {
+        if self.weight == 0 { 0.3 } else { f64::from(self.weight) }
+    }
 }
 
 /// The meaning of shares for a ground that can only bind threads to CPUs, on kernels without sched_ext.

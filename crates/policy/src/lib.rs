@@ -166,11 +166,7 @@ impl Policy {
     /// The meaning it gives to a profile's numbers on a machine with this many kinds of cores. None: it reads no
     /// profile.
     pub fn told(&self, kinds: usize) -> Option<Told> {
-        Some(match self.control?.told {
-            Told::SpeedsOrLevels if kinds > 1 => Told::Speeds,
-            Told::SpeedsOrLevels => Told::Levels,
-            told => told,
-        })
+        self.control.map(|plan| (plan.told)(kinds))
     }
 }
 

@@ -4,9 +4,6 @@
 use policy::Cgroup;
 use workload::{Group, Workload};
 
-/// The root cgroup.
-pub(crate) const ROOT: Cgroup = Cgroup { parent: 0, weight: 100, apart: true };
-
 /// The number of a group of the workload; None is the root, as the inode of its folder is 1.
 pub(crate) fn cgroup_id(group: Option<usize>) -> u64 {
     group.map_or(1, |group| group as u64 + 2)
@@ -19,5 +16,5 @@ pub(crate) fn cgroups(workload: &Workload) -> Vec<Cgroup> {
         let parent = groups.iter().position(|other| other.path == group.parent());
         Cgroup { parent: cgroup_id(parent), weight: group.weight, apart: true }
     };
-    std::iter::once(ROOT).chain(groups.iter().map(of)).collect()
+    std::iter::once(Cgroup::ROOT).chain(groups.iter().map(of)).collect()
 }

@@ -13,7 +13,6 @@ use trace::Kind;
 use workload::Cut;
 
 use crate::account::{Account, Caller, Func};
-use crate::cgroup::ROOT;
 use crate::checkers::Hint;
 use crate::cpu::{Cpu, Mode};
 use crate::domains::Domains;
@@ -179,7 +178,7 @@ impl Kernel {
         Kernel {
             func: CoreFuncs::new(&paths),
             whole: Whole::new(&machine.costs),
-            cgroups: vec![ROOT],
+            cgroups: vec![Cgroup::ROOT],
             online: machine.all(),
             counters_stand: false,
             account,

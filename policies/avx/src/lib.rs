@@ -69,7 +69,7 @@ pub static AVX_FAIR: Policy = Policy {
         sched_batch: Kept::yes("preempts no other task when it wakes"),
         ..Keeps::BY_VIRTUAL_TIME
     },
-    control: Some(Plan { begin: hints::plan, told: Told::Levels }),
+    control: Some(Plan { begin: hints::plan, told: |_| Told::Levels }),
     fits: Some(fits),
     tried: Tried::Lacks { effect: "vector units", on: "instructions" },
     totals: &["refunded_ns", "surcharged_ns", "saved_looks", "saved_wide"],

@@ -92,13 +92,18 @@ pub static PACELINE: Policy = Policy {
         cpu_weight: Kept::yes("each level divides its CPU time by weight, within a second"),
         ..Keeps::BY_VIRTUAL_TIME
     },
-    control: Some(Plan { begin: control::begin, told: Told::SpeedsOrLevels }),
+    control: Some(Plan { begin: control::begin, told }),
     fits: Some(fits),
     tried: Tried::Never,
     totals: &["refunded_ns", "surcharged_ns"],
     trials: Trials { day: &["paceline"], ..Trials::NONE },
     ..Policy::BARE
 };
+
+/// No processor has both kinds of cores and license levels.
+fn told(kinds: usize) -> Told {
+    if kinds > 1 { Told::Speeds } else { Told::Levels }
+}
 
 fn fits(site: &Site) -> Fit {
     // Without counts of misses no thread is given a domain.

@@ -21,8 +21,6 @@ const SATED: f64 = 0.85;
 const LATE: f64 = 0.01;
 /// How much more than it gets a sated thread may want.
 const MORE: f64 = 1.1;
-/// The weight of an idle cgroup (`cpu.idle`), where 100 is even: WEIGHT_IDLEPRIO of kernel/sched/sched.h in 1,024.
-const IDLE: f64 = 0.3;
 /// Weights of threads are whole numbers from 1; the data plane's bound is the greatest.
 const WEIGHTS: [f64; 2] = [1.0, 10_000.0];
 /// The mean weight of threads.
@@ -96,7 +94,7 @@ impl Control for Weights {
     fn step(&mut self, view: &View<'_>) -> u64 {
         let running = self.look(view);
         let groups = Groups::of(&running, view.cgroup_of);
-        if groups.count() < 2 {
+        if !groups.are_several() {
             if std::mem::take(&mut self.gave) {
                 view.table.tasks().iter().for_each(|task| view.table.set_pace(task, 0));
             }
@@ -148,11 +146,9 @@ impl Groups {
         Groups { known, of }
     }
 
-    fn count(&self) -> usize {
-        let mut of = self.of.clone();
-        of.sort_unstable();
-        of.dedup();
-        of.len()
+    /// Whether threads of more than one compete.
+    fn are_several(&self) -> bool {
+        self.of.iter().any(|group| Some(group) != self.of.first())
     }
 
     /// What each thread could have if it wanted, in CPUs.
@@ -197,7 +193,7 @@ fn chain(
         if chain.len() == DEEP {
             return ROOT;
         }
-        let group = cgroup_of(at).unwrap_or(Cgroup { parent: ROOT, weight: 100, apart: true });
+        let group = cgroup_of(at).unwrap_or(Cgroup::ROOT);
         chain.push((at, group));
         at = group.parent;
     }
@@ -205,8 +201,7 @@ fn chain(
     for (id, group) in chain.into_iter().rev() {
         // The root of the hierarchy has no weight, and no competitor.
         if group.apart && group.parent != ROOT {
-            let weight = if group.weight == 0 { IDLE } else { f64::from(group.weight) };
-            known.insert(id, (parent, weight));
+            known.insert(id, (parent, group.competes()));
             parent = id;
         }
     }

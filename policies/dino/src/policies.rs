@@ -107,7 +107,7 @@ const fn scheduler(
         build: dino::BUILD,
         promises,
         keeps: Keeps::BY_VIRTUAL_TIME,
-        control: Some(Plan { begin: control, told: Told::Misses }),
+        control: Some(Plan { begin: control, told: |_| Told::Misses }),
         ..Policy::BARE
     }
 }

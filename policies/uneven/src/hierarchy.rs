@@ -7,9 +7,6 @@ use std::collections::BTreeMap;
 
 use policy::Cgroup;
 
-/// The weight of an idle cgroup (`cpu.idle`), where 100 is even: WEIGHT_IDLEPRIO of
-/// kernel/sched/sched.h in 1,024.
-const IDLE: f64 = 0.3;
 /// No hierarchy is this deep; a deeper one was read while it changed.
 const DEEP: usize = 64;
 
@@ -22,7 +19,7 @@ pub(crate) fn parts(
 ) -> BTreeMap<u64, f64> {
     // Asked only once: a cgroup removed meanwhile would be in one place and then in another.
     let known: RefCell<BTreeMap<u64, Cgroup>> = RefCell::default();
-    let ask = |id| cgroup_of(id).unwrap_or(Cgroup { parent: 0, weight: 100, apart: true });
+    let ask = |id| cgroup_of(id).unwrap_or(Cgroup::ROOT);
     let find = |id: u64| *known.borrow_mut().entry(id).or_insert_with(|| ask(id));
     let chain = |id: u64| {
         let above = std::iter::successors(Some(id), |id| (*id != 0).then(|| find(*id).parent));
@@ -35,7 +32,7 @@ pub(crate) fn parts(
     for id in own.keys() {
         let mut parent = 0;
         for id in chain(*id) {
-            within.entry(parent).or_default().insert(id, f64::from(find(id).weight).max(IDLE));
+            within.entry(parent).or_default().insert(id, find(id).competes());
             parent = id;
         }
     }

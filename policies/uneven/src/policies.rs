@@ -145,7 +145,7 @@ const fn scheduler(
         build: uneven::BUILD,
         promises,
         keeps: KEEPS,
-        control: Some(Plan { begin: control, told: Told::Speeds }),
+        control: Some(Plan { begin: control, told: |_| Told::Speeds }),
         ..Scheduler::BARE
     }
 }

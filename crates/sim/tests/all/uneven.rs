@@ -54,7 +54,7 @@ impl Control for AsNamed {
 /// The part of its CPU time that each task was on a fast core, and CPU time, s.
 fn shares(fast: &[f64], seconds: u64) -> (Vec<(f64, f64)>, Outcome) {
     let named = Box::leak(Box::new(Policy {
-        control: Some(Plan { begin: |_, _, _| Box::new(AsNamed), told: Told::Speeds }),
+        control: Some(Plan { begin: |_, _, _| Box::new(AsNamed), told: |_| Told::Speeds }),
         name: "named",
         ..uneven::MAX_FAIR
     }));

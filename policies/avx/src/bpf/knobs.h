@@ -9,9 +9,10 @@ CONFIG u64 knob_detect = 0; /* enum detect_by */
 CONFIG u64 knob_pick = 0; /* enum pick_by */
 CONFIG u64 knob_source = 0; /* enum counted_by */
 
-#define CHARGES_BY knob_charge
-#define DETECTS_BY knob_detect
-#define COUNTS_BY  knob_source
+#define CHARGES_BY	  knob_charge
+#define DETECTS_BY	  knob_detect
+#define COUNTS_BY	  knob_source
+#define SHARES_ARE_LEVELS true
 
 enum pick_by {
 	PICK_ACROSS, /* the lowest virtual time of all queues */

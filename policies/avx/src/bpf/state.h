@@ -23,13 +23,6 @@ CPU_TABLE(struct avx_cpu, cpus)
 
 #include "clock_account.h"
 
-static __always_inline u64 level_told(const struct task_slot *slot)
-{
-	u64 told = slot ? task_share(slot) : 0;
-
-	return told <= LICENSE_LEVELS ? told : 0;
-}
-
 /*
  * Fills the task table's kinds of cores with license levels: how long the task's cycles took at
  * each.

@@ -19,9 +19,10 @@ enum works {
 };
 
 /* How a task is charged where clocks depend on others [clock_state.h]. */
-#define CHARGES_BY (license_levels > 1 ? CHARGE_VICTIM : CHARGE_BOTH)
-#define DETECTS_BY DETECT_OBSERVED
-#define COUNTS_BY  COUNTED_EVENTS
+#define CHARGES_BY	  (license_levels > 1 ? CHARGE_VICTIM : CHARGE_BOTH)
+#define DETECTS_BY	  DETECT_OBSERVED
+#define COUNTS_BY	  COUNTED_EVENTS
+#define SHARES_ARE_LEVELS (nr_types == 1) /* else of kinds of cores */
 
 /* Whether a mechanism works. */
 enum mechanism {

@@ -45,14 +45,6 @@ CPU_TABLE(struct pl_cpu, cpus)
 
 #include "clock_account.h"
 
-/* Where all cores are alike tasks have levels in place of shares of kinds. */
-static __always_inline u64 level_told(const struct task_slot *slot)
-{
-	u64 told = slot && nr_types == 1 ? task_share(slot) : 0;
-
-	return told <= LICENSE_LEVELS ? told : 0;
-}
-
 /* Whether clocks are known, so that what others took from a task's can be. */
 static __always_inline bool knows_clocks(void)
 {
