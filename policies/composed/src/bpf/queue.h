@@ -159,8 +159,7 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 	return WAKEUP_NS;
 }
 
-/* In tick: whether a task waits that would preempt p, now that its short turn is protected no more.
- */
+/* In tick: whether a task waits that would preempt p, as its turn is protected no more. */
 static __always_inline bool is_overtaken(s32 cpu, struct task_struct *p)
 {
 	s64 head = queue_waits(cpu) ? vtime_head(cpu) : S64_MAX, margin = preempt_margin(cpu, cpu);
@@ -231,19 +230,18 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 {
 	s32 home = home_of(p), cpu = cpu_for(p, home, enq_flags), clear = -1;
 	struct task_slot_of *of;
-	u64 vtime, present, before;
+	u64 vtime, present, before, after_ns = 0;
 
 	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home)
 		clear = clear_domain(p, home);
 	if (clear >= 0)
 		cpu = clear;
+	if (runs_brief(cpu))
+		after_ns = BRIEF_AFTER * knob_slice_ns;
 	of = task_slots_of(p);
-	before = present_at(of && of->ran_ns ? of->ran_on : cpu);
-	present = present_at(cpu);
-	if (runs_brief(cpu)) {
-		present += BRIEF_AFTER * knob_slice_ns;
-		before += BRIEF_AFTER * knob_slice_ns;
-	}
+	present = before = present_at(cpu) + after_ns;
+	if (of && of->ran_ns && of->ran_on != cpu)
+		before = present_at(of->ran_on) + after_ns;
 	vtime = vtime_insert_at(p, cpu, present, before, enq_flags, knob_slice_ns);
 	if (clear >= 0) {
 		scx_bpf_kick_cpu(clear, SCX_KICK_PREEMPT);
