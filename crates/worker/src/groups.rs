@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use workload::Workload;
+use workload::{Group, Workload};
 
 use crate::error::Error;
 
@@ -36,7 +36,7 @@ impl Groups {
             let failed = |cause| Error::Group { path: folder.display().to_string(), cause };
             fs::create_dir(&folder).map_err(failed)?;
             made.0.push(folder.clone());
-            prepare(&folder, group.weight).map_err(failed)?;
+            prepare(&folder, group).map_err(failed)?;
         }
         Ok(made)
     }
@@ -56,13 +56,23 @@ fn folders(workload: &Workload) -> Vec<PathBuf> {
     groups.map(|group| base.join(group.path.trim_start_matches('/'))).collect()
 }
 
-/// Makes a new group accept threads, and sets its weight.
-fn prepare(folder: &Path, weight: u32) -> io::Result<()> {
+/// Makes a new group accept threads, and sets its weight and its limit.
+fn prepare(folder: &Path, group: &Group) -> io::Result<()> {
     fs::write(folder.join("cgroup.type"), "threaded")?;
     if let Some(parent) = folder.parent() {
         fs::write(parent.join("cgroup.subtree_control"), "+cpu")?;
     }
-    fs::write(folder.join("cpu.weight"), weight.to_string())
+    fs::write(folder.join("cpu.weight"), group.weight.to_string())?;
+    // Files that a kernel lacks are asked for only if they are needed.
+    if group.idle {
+        fs::write(folder.join("cpu.idle"), "1")?;
+    }
+    let Some(max) = group.max else { return Ok(()) };
+    fs::write(folder.join("cpu.max"), format!("{} {}", max.quota_us, max.period_us))?;
+    match max.burst_us {
+        0 => Ok(()),
+        burst_us => fs::write(folder.join("cpu.max.burst"), burst_us.to_string()),
+    }
 }
 
 impl Drop for Groups {

@@ -37,11 +37,31 @@ pub struct Group {
     pub path: String,
     /// `cpu.weight`, 1 to 10000; default 100.
     pub weight: u32,
+    /// `cpu.idle`: it runs where no other group wants the CPU.
+    pub idle: bool,
+    /// `cpu.max`, if it limits.
+    pub max: Option<Max>,
+}
+
+/// `cpu.max` of a cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Max {
+    /// CPU time in each period, µs; 1,000 or more.
+    pub quota_us: u64,
+    /// The period, µs; 1,000 to 1,000,000.
+    pub period_us: u64,
+    /// `cpu.max.burst`: how much can be saved up, µs; at most the quota.
+    pub burst_us: u64,
 }
 
 impl Group {
     /// Default `cpu.weight` of a group.
     pub const WEIGHT: u32 = 100;
+
+    /// A group of this path that divides CPU time evenly.
+    pub fn new(path: impl Into<String>) -> Self {
+        Group { path: path.into(), weight: Group::WEIGHT, idle: false, max: None }
+    }
 
     /// The path of its parent group; empty for the root.
     pub fn parent(&self) -> &str {

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::hw::{Hw, Vector};
-use crate::model::{Fair, RealTime, Task, Workload};
+use crate::model::{Fair, Group, RealTime, Task, Workload};
 use crate::rtapp::MEM_BUFFER_BYTES;
 use crate::step::{Object, ObjectId, Step};
 
@@ -108,14 +108,21 @@ fn declare(workload: &Workload, root: &mut Map<String, Value>) {
             _ => {}
         }
     }
-    let groups = workload.groups.iter();
-    let groups =
-        groups.map(|group| (group.path.clone(), json!({"weight": group.weight}))).collect();
+    let groups = workload.groups.iter().map(|of| (of.path.clone(), group(of))).collect();
     for (key, map) in [("channels", channels), ("barriers", barriers), ("taskgroups", groups)] {
         if !map.is_empty() {
             root.insert(key.to_string(), Value::Object(map));
         }
     }
+}
+
+fn group(of: &Group) -> Value {
+    let mut group = json!({"weight": of.weight, "idle": of.idle});
+    if let Some(max) = of.max {
+        group["max"] = json!(format!("{} {}", max.quota_us, max.period_us));
+        group["burst"] = json!(max.burst_us);
+    }
+    group
 }
 
 /// Whole µs as an integer, since rt-app takes nothing else.

@@ -146,7 +146,7 @@ fn cgroups_divide_cpu_time_by_weight_and_each_is_guaranteed() {
     let groups = [("/a", 100), ("/b", 200), ("/c", 400)];
     let member = |at: usize| Task { group: Some(at % 3), ..burner(SPEEDUPS[at % 3], at) };
     let mut job = for_10_s((0..21).map(member).collect());
-    job.groups = groups.map(|(path, weight)| Group { path: path.to_string(), weight }).to_vec();
+    job.groups = groups.map(|(path, weight)| Group { weight, ..Group::new(path) }).to_vec();
     let (_, cpu) = guaranteed(&job, ",tenant=cgroup", &|task| task.group.unwrap());
     let all: f64 = cpu.iter().sum();
     for (cpu, weight) in cpu.iter().zip([1.0, 2.0, 4.0]) {
@@ -162,7 +162,7 @@ fn cgroups_divide_cpu_time_by_weight_and_each_is_guaranteed() {
 fn a_group_within_a_group_divides_what_that_has() {
     let member = |at: usize| Task { group: Some(at % 3), ..burner(2.6, at) };
     let mut job = for_10_s((0..18).map(member).collect());
-    let group = |path: &str| Group { path: path.to_string(), weight: 100 };
+    let group = |path: &str| Group::new(path);
     // Two of the tasks' three groups share a parent group.
     job.groups = vec![group("/alone"), group("/both/a"), group("/both/b"), group("/both")];
     let policy = "max-fair:deviations=0,tenant=cgroup";
