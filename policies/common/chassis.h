@@ -184,7 +184,8 @@ void OP(chassis_dump_cpu, struct scx_dump_ctx *dump, s32 cpu, bool idle)
 		scx_bpf_dump(" taken_ms: %llu", cpu_taken_ns(cpu) / 1000000);
 }
 
-s32 OP_SLEEPABLE(chassis_init)
+/* In init: makes the queues. Returns an error. */
+static __always_inline s32 chassis_create(void)
 {
 	note_offline_cpus();
 	CALL(init);

@@ -6,6 +6,7 @@
  */
 #pragma once
 #include "chassis.h"
+#include "limits.h"
 #include "overdue.h"
 #include "sched_idle.h"
 #include "task_table.h"
@@ -18,7 +19,7 @@
 
 s32 OP(fair_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	s32 cpu = roles.claim(p, prev_cpu, wake_flags);
+	s32 cpu = limit_over(p, 0) ? -1 : roles.claim(p, prev_cpu, wake_flags);
 
 	if (cpu < 0)
 		return prev_cpu;
@@ -32,8 +33,8 @@ void OP(fair_dispatch, s32 cpu, struct task_struct *prev)
 
 	regain_cpu(cpu, false);
 	clear_leaving_cpu();
-	if (goes_on && roles.depart)
-		departs = roles.depart(cpu, prev);
+	if (goes_on)
+		departs = limit_ends(prev, cpu) || (roles.depart && roles.depart(cpu, prev));
 	if (roles.take(cpu, goes_on && !departs ? prev : NULL) || departs)
 		return;
 	if (goes_on) {
@@ -61,11 +62,15 @@ void OP(fair_running, struct task_struct *p)
 	if (running)
 		*running = vtime;
 	CALL(started, p, cpu);
+	limit_start(p, cpu);
 }
 
 void OP(fair_stopping, struct task_struct *p, bool runnable)
 {
-	roles.charge(p, scx_bpf_task_cpu(p));
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	roles.charge(p, cpu);
+	limit_stop(cpu);
 }
 
 void OP(fair_tick, struct task_struct *p)
@@ -84,9 +89,9 @@ void OP(fair_tick, struct task_struct *p)
 	regain_cpu(cpu, false);
 	/*
 	 * Turns are short where real-time tasks leave only part of the CPU's time. A task on the
-	 * local DSQ also ends the turn: no other CPU can take it.
+	 * local DSQ also ends the turn, as no other CPU can take it, and so does a limit.
 	 */
-	if (cpu_is_taken(cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0)
+	if (cpu_is_taken(cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0 || limit_ends(p, cpu))
 		scx_bpf_task_set_slice(p, 0);
 	else
 		CALL(tick, p, cpu);
@@ -118,6 +123,17 @@ void OP(fair_set_weight, struct task_struct *p, u32 weight)
 		slot->weight = weight;
 }
 
+void OP(fair_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	struct task_slot *slot = task_slot(p);
+
+	if (!slot)
+		return;
+	slot->cgroup = cgroup_id(to);
+	if (task_table.limited)
+		slot->limit = limit_of_cgroup(slot->cgroup);
+}
+
 s32 OP_SLEEPABLE(fair_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	s32 error = roles.enter ? roles.enter(p) : 0;
@@ -125,9 +141,22 @@ s32 OP_SLEEPABLE(fair_init_task, struct task_struct *p, struct scx_init_task_arg
 	return error ?: task_table_enter(p, args);
 }
 
+void OP(fair_disable, struct task_struct *p)
+{
+	limit_leave(p);
+}
+
 void OP(fair_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
+	limit_leave(p);
 	task_table_leave(p);
+}
+
+s32 OP_SLEEPABLE(fair_init)
+{
+	s32 error = chassis_create();
+
+	return error ?: limits_create();
 }
 
 /* In the kernel's dump: how far a task is from its turn. */
@@ -140,12 +169,15 @@ void OP(fair_dump_task, struct scx_dump_ctx *dump, struct task_struct *p)
 	scx_bpf_dump("ahead_ns: %lld weight: %u", vtime_ahead(vtime_common(p)), p->scx.weight);
 	if (of->waits_ns)
 		scx_bpf_dump(" waits_ms: %llu", elapsed_ns(of->waits_ns, scx_bpf_now()) / 1000000);
+	if (of->held_ns)
+		scx_bpf_dump(" held_ms: %llu", elapsed_ns(of->held_ns, scx_bpf_now()) / 1000000);
 }
 
-#define FAIR_OPS                                                                               \
-	CHASSIS_OPS, .select_cpu = (void *)fair_select_cpu, .dispatch = (void *)fair_dispatch, \
-		.running = (void *)fair_running, .stopping = (void *)fair_stopping,            \
-		.tick = (void *)fair_tick, .dump_task = KERNEL_ONLY(fair_dump_task),           \
-		.enable = (void *)fair_enable, .set_weight = (void *)fair_set_weight,          \
-		.init_task = (void *)fair_init_task, .exit_task = (void *)fair_exit_task,      \
-		.init = (void *)chassis_init
+#define FAIR_OPS                                                                                \
+	CHASSIS_OPS, .select_cpu = (void *)fair_select_cpu, .dispatch = (void *)fair_dispatch,  \
+		.running = (void *)fair_running, .stopping = (void *)fair_stopping,             \
+		.tick = (void *)fair_tick, .dump_task = KERNEL_ONLY(fair_dump_task),            \
+		.enable = (void *)fair_enable, .disable = KERNEL_ONLY(fair_disable),            \
+		.set_weight = (void *)fair_set_weight, .cgroup_move = (void *)fair_cgroup_move, \
+		.init_task = (void *)fair_init_task, .exit_task = (void *)fair_exit_task,       \
+		.init = (void *)fair_init

@@ -64,6 +64,8 @@ struct sched_ext_entity {
 
 /* In task_struct.flags: a kernel thread [include/linux/sched.h]. */
 #define PF_KTHREAD 0x00200000
+/* It ends [the same]. */
+#define PF_EXITING 0x00000004
 
 struct task_struct {
 	s32 pid;

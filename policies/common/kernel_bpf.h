@@ -36,6 +36,10 @@ struct bpf_iter_num { /* for bpf_for */
 	u64 opaque[1];
 } __attribute__((aligned(8)));
 
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
@@ -92,21 +96,30 @@ KFUNC(bool, scx_bpf_dsq_move, struct bpf_iter_scx_dsq *it, struct task_struct *p
 KFUNC(bool, scx_bpf_dispatch_from_dsq, struct bpf_iter_scx_dsq *it, struct task_struct *p,
       u64 dsq_id, u64 enq_flags);	  /* 6.12 */
 
-KFUNC(bool, scx_bpf_dsq_insert___v2___paceline, struct task_struct *p, u64 dsq_id, u64 slice,
-      u64 enq_flags);	      /* 6.19 */
-KFUNC(void, scx_bpf_dsq_insert___v1, struct task_struct *p, u64 dsq_id, u64 slice,
+KFUNC(void, scx_bpf_dsq_move_set_vtime, struct bpf_iter_scx_dsq *it, u64 vtime); /* 6.13 */
+KFUNC(bool, scx_bpf_dsq_move_vtime, struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
       u64 enq_flags);	      /* 6.13 */
+KFUNC(void, scx_bpf_dispatch_from_dsq_set_vtime, struct bpf_iter_scx_dsq *it, u64 vtime); /* 6.12 */
+KFUNC(bool, scx_bpf_dispatch_vtime_from_dsq, struct bpf_iter_scx_dsq *it, struct task_struct *p,
+      u64 dsq_id, u64 enq_flags); /* 6.12 */
+KFUNC(void, bpf_rcu_read_lock, void);
+KFUNC(void, bpf_rcu_read_unlock, void);
+
+KFUNC(bool, scx_bpf_dsq_insert___v2___paceline, struct task_struct *p, u64 dsq_id, u64 slice,
+      u64 enq_flags); /* 6.19 */
+KFUNC(void, scx_bpf_dsq_insert___v1, struct task_struct *p, u64 dsq_id, u64 slice,
+      u64 enq_flags); /* 6.13 */
 KFUNC(void, scx_bpf_dispatch___v0, struct task_struct *p, u64 dsq_id, u64 slice,
-      u64 enq_flags);	      /* 6.12 */
+      u64 enq_flags); /* 6.12 */
 KFUNC(bool, __scx_bpf_dsq_insert_vtime, struct task_struct *p,
-      struct scx_bpf_dsq_insert_vtime_args *args);	   /* 6.19 */
+      struct scx_bpf_dsq_insert_vtime_args *args); /* 6.19 */
 KFUNC(void, scx_bpf_dsq_insert_vtime___v1, struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
-      u64 enq_flags);      /* 6.13 */
+      u64 enq_flags); /* 6.13 */
 KFUNC(void, scx_bpf_dispatch_vtime___v0, struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
-      u64 enq_flags);      /* 6.12 */
+      u64 enq_flags); /* 6.12 */
 KFUNC(bool, scx_bpf_dsq_move_to_local___v2___paceline, u64 dsq_id, u64 enq_flags); /* 7.1 */
-KFUNC(bool, scx_bpf_dsq_move_to_local___v1, u64 dsq_id);	 /* 6.13 */
-KFUNC(bool, scx_bpf_consume___v0, u64 dsq_id);     /* 6.12 */
+KFUNC(bool, scx_bpf_dsq_move_to_local___v1, u64 dsq_id); /* 6.13 */
+KFUNC(bool, scx_bpf_consume___v0, u64 dsq_id); /* 6.12 */
 KFUNC(bool, scx_bpf_task_set_slice___v1, struct task_struct *p, u64 slice); /* 6.19 */
 KFUNC(bool, scx_bpf_task_set_dsq_vtime___v1, struct task_struct *p, u64 vtime); /* 6.19 */
 
@@ -169,6 +182,18 @@ static __always_inline u64 dsq_peek_vtime(u64 dsq_id)
 /* In dispatch, within dsq_for_each: moves p, which may run here, to this CPU's local DSQ. */
 #define dsq_take(p, dsq_id) dsq_send(p, SCX_DSQ_LOCAL)
 
+/* The same to a DSQ by vtime. */
+#define dsq_move_vtime(p, from, to, vtime)                                  \
+	({                                                                  \
+		if (has(scx_bpf_dsq_move_vtime)) {                          \
+			scx_bpf_dsq_move_set_vtime(&___it, vtime);          \
+			scx_bpf_dsq_move_vtime(&___it, p, to, 0);           \
+		} else if (has(scx_bpf_dispatch_vtime_from_dsq)) {          \
+			scx_bpf_dispatch_from_dsq_set_vtime(&___it, vtime); \
+			scx_bpf_dispatch_vtime_from_dsq(&___it, p, to, 0);  \
+		}                                                           \
+	})
+
 /*
  * In cpu_offline, or in dispatch of another CPU: empties a user DSQ whose CPU goes offline. A task
  * on that CPU's runqueue goes to its local DSQ, from where the kernel pushes tasks away. A task on
@@ -182,6 +207,18 @@ static __always_inline void dsq_hand_back(u64 dsq_id, s32 cpu)
 
 	dsq_for_each(p, dsq_id)
 		dsq_send(p, scx_bpf_task_cpu(p) == cpu ? SCX_DSQ_LOCAL_ON | cpu : SCX_DSQ_GLOBAL);
+}
+
+/* The same for a DSQ of tasks of several CPUs: those on that CPU's runqueue. */
+static __always_inline void dsq_push_off(u64 dsq_id, s32 cpu)
+{
+	struct task_struct *p;
+
+	dsq_for_each(p, dsq_id)
+	{
+		if (scx_bpf_task_cpu(p) == cpu)
+			dsq_send(p, SCX_DSQ_LOCAL_ON | cpu);
+	}
 }
 
 static __always_inline void scx_bpf_task_set_slice(struct task_struct *p, u64 slice)
@@ -387,6 +424,52 @@ static __always_inline bool cpu_is_active(s32 cpu)
 		u32 key = cpu;                            \
 		return bpf_map_lookup_elem(&table, &key); \
 	}
+
+/*
+ * Timers by number. expires(number) is called when one does, with no lock held. table_create()
+ * makes them, in init; table_start(number, ns) starts one, in place of its last start.
+ */
+#define TIMERS(table, nr, expires)                                                            \
+	struct table {                                                                        \
+		struct bpf_timer timer;                                                       \
+	};                                                                                    \
+	struct {                                                                              \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                             \
+		__uint(max_entries, nr);                                                      \
+		__type(key, u32);                                                             \
+		__type(value, struct table);                                                  \
+	} table SEC(".maps");                                                                 \
+	static int table##_expires(void *map, u32 *number, struct table *of)                  \
+	{                                                                                     \
+		/* In the kernel's eyes a sleepable program has set it. */                    \
+		bpf_rcu_read_lock();                                                          \
+		expires(*number);                                                             \
+		bpf_rcu_read_unlock();                                                        \
+		return 0;                                                                     \
+	}                                                                                     \
+	static __always_inline s32 table##_create(void)                                       \
+	{                                                                                     \
+		u32 i;                                                                        \
+                                                                                              \
+		bpf_for(i, 0, nr) {                                                           \
+			u32 key = i;                                                          \
+			struct table *of = bpf_map_lookup_elem(&table, &key);                 \
+                                                                                              \
+			if (!of || bpf_timer_init(&of->timer, &table, BPF_CLOCK_MONOTONIC) || \
+			    bpf_timer_set_callback(&of->timer, table##_expires))              \
+				return -ENOMEM;                                               \
+		}                                                                             \
+		return 0;                                                                     \
+	}                                                                                     \
+	static __always_inline void table##_start(u32 number, u64 ns)                         \
+	{                                                                                     \
+		struct table *of = bpf_map_lookup_elem(&table, &number);                      \
+                                                                                              \
+		if (of)                                                                       \
+			bpf_timer_start(&of->timer, ns, 0);                                   \
+	}
+
+#define BPF_CLOCK_MONOTONIC 1
 
 #define spin_lock(lock)	  bpf_spin_lock(lock)
 #define spin_unlock(lock) bpf_spin_unlock(lock)

@@ -67,6 +67,9 @@ struct kernel {
 	bool (*dsq_take)(struct kernel *k, u64 dsq_id, struct task_struct *p);
 	bool (*cpu_idles)(struct kernel *k, s32 cpu);
 	struct task_struct *(*cpu_curr)(struct kernel *k, s32 cpu);
+	void (*dsq_move_vtime)(struct kernel *k, u64 from, struct task_struct *p, u64 to,
+			       u64 vtime);
+	void (*timer_start)(struct kernel *k, void (*expires)(u32 number), u32 number, u64 ns);
 };
 
 EXPORT struct kernel *kernel;
@@ -94,7 +97,9 @@ EXPORT struct kernel *kernel;
 	for ((p) = kernel->dsq_next(kernel, dsq_id, NULL); (p); \
 	     (p) = kernel->dsq_next(kernel, dsq_id, p))
 #define dsq_take(p, dsq_id)		     kernel->dsq_take(kernel, dsq_id, p)
+#define dsq_move_vtime(p, from, to, vtime)   kernel->dsq_move_vtime(kernel, from, p, to, vtime)
 #define dsq_hand_back(dsq_id, cpu)	     ((void)0) /* the simulator does it */
+#define dsq_push_off(dsq_id, cpu)	     ((void)0) /* the same */
 #define cgroup_of_newcomer(args)	     ((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)		     ((cgroup)->kn->id)
 #define bpf_get_current_task_btf()	     kernel->forker(kernel) /* no class changes there */
@@ -150,6 +155,16 @@ static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[C
 	{                                                   \
 		u32 key = cpu;                              \
 		return key < MAX_CPUS ? &table[key] : NULL; \
+	}
+
+#define TIMERS(table, nr, expires)                                    \
+	static __always_inline s32 table##_create(void)               \
+	{                                                             \
+		return 0;                                             \
+	}                                                             \
+	static __always_inline void table##_start(u32 number, u64 ns) \
+	{                                                             \
+		kernel->timer_start(kernel, expires, number, ns);     \
 	}
 
 /* const in BPF; here each copy has its own, written before init */

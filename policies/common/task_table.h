@@ -34,6 +34,7 @@ struct by_type {
 	FIELD(u32, pace, CONTROL) /* weight in place of its own; 0: its own */               \
 	FIELD(u32, domains, DATA) /* the same as kinds for memory domains */                 \
 	FIELD(u32, home, CONTROL) /* 1 + the domain that it belongs to; 0: none */           \
+	FIELD(u32, limit, CONTROL) /* the limit of CPU time that it is in; 0: none */        \
 	FIELD(u64, mm, DATA)  /* address space; exec changes it without a callback */         \
 	FIELD(u64, cgroup, DATA) /* inode of its folder; 0: unknown */                       \
 	FIELD(u64, runtime_ns, DATA) /* CPU time charged so far */                           \
@@ -49,6 +50,27 @@ struct task_slot {
 #undef FIELD
 };
 
+#define LIMITS_MAX 4096
+
+/* A cgroup's cpu.max [limits.h]. Number 0 is none. */
+#define LIMIT(FIELD)                                                                  \
+	FIELD(u64, quota_ns, CONTROL) /* CPU time in each period; 0: no limit */      \
+	FIELD(u64, period_ns, CONTROL)                                                \
+	FIELD(u64, burst_ns, CONTROL) /* how much of it can be saved up */            \
+	FIELD(u64, cgroup, CONTROL) /* whose it is: inode of its folder */            \
+	FIELD(u32, around, CONTROL) /* the limit that it is in; 0: none */            \
+	FIELD(s64, left_ns, DATA) /* of the period; below 0: taken from the next */   \
+	FIELD(s64, reserved_ns, DATA) /* by tasks that run, or are about to */        \
+	FIELD(u64, ends_ns, DATA) /* when the period ends */                          \
+	FIELD(u64, held_ns, DATA) /* when a task last had to wait for the next one */ \
+	FIELD(u64, timer_ns, DATA) /* what its timer was last set to */
+
+struct limit {
+#define FIELD(type, name, owner) type name;
+	LIMIT(FIELD)
+#undef FIELD
+};
+
 /* Slot 0 belongs to no task: its share is that of tasks without a slot. */
 struct task_table {
 	u64 epoch; /* CONTROL */
@@ -57,8 +79,16 @@ struct task_table {
 	u64 fresh; /* DATA: slots up to here have been given out at least once */
 	u64 cpus[PLACES_MAX]; /* DATA: online CPUs of each place; all 0 if not counted */
 	u64 domain_cpus[PLACES_MAX]; /* DATA: the same of each domain, if shares are of kinds */
+	u64 limited; /* CONTROL: the highest number of a limit; 0: there is none */
 	u32 next_free[MAX_TASKS]; /* DATA */
 	struct task_slot slots[MAX_TASKS];
+	struct limit limits[LIMITS_MAX];
+};
+
+/* CPU time of a limit that a task will use. */
+struct reserved {
+	u32 of; /* the limit */
+	u32 ns; /* 0: none */
 };
 
 struct task_slot_of {
@@ -67,6 +97,9 @@ struct task_slot_of {
 	u64 waits_ns; /* vtime.h: since when it has waited to run; 0: it is not waiting */
 	u64 lead_ns; /* vtime.h: how far before its own vtime it is queued; below 0: after it */
 	u64 led_ns; /* vtime.h: when it was last queued before its vtime */
+	u64 held_ns; /* limits.h: since when it has waited for a limit; 0: it has not */
+	u64 held_vtime; /* limits.h: its vtime then */
+	struct reserved reserved; /* limits.h: while it waits for a CPU, and need not for a limit */
 	/* If the policy notes it [vtime_note_turn]: */
 	bool woke; /* it was queued because it woke, not because it was preempted */
 	u64 burst_ns; /* how long it has run since it last slept */
@@ -138,6 +171,40 @@ static __always_inline void task_table_push(u32 slot)
 	}
 }
 
+static __always_inline struct limit *limit_at(u32 at)
+{
+	if (at >= LIMITS_MAX)
+		return NULL;
+	barrier_var(at); /* else the verifier sees the address computed before the bound */
+	return at ? &task_table.limits[at] : NULL;
+}
+
+/*
+ * The limit of a cgroup; 0: it has none of its own. The control plane may know better at its next
+ * look.
+ */
+__noinline u32 limit_of_cgroup(u64 cgroup)
+{
+	u32 i;
+
+	bpf_for(i, 1, task_table.limited + 1) {
+		struct limit *limit = limit_at(i);
+
+		if (limit && limit->cgroup == cgroup && limit->quota_ns)
+			return i;
+	}
+	return 0;
+}
+
+/* A task that is forked within a cgroup is in the same limit. */
+static __always_inline u32 limit_of_newcomer(u64 cgroup)
+{
+	struct task_struct *p = task_table.limited ? bpf_get_current_task_btf() : NULL;
+	struct task_slot *slot = p ? task_slot(p) : NULL;
+
+	return slot && slot->cgroup == cgroup ? slot->limit : limit_of_cgroup(cgroup);
+}
+
 /*
  * For init_task, which returns this error: without storage a task's CPU time could not be charged.
  * If the table is full, the task has no slot and is scheduled all the same.
@@ -169,6 +236,7 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 	 */
 	slot->pace = 0;
 	slot->home = 0;
+	slot->limit = args->fork ? limit_of_newcomer(slot->cgroup) : 0;
 	slot->share_even = 0;
 	slot->share_odd = 0;
 	__sync_fetch_and_add(&slot->generation, 1);
@@ -186,17 +254,6 @@ static __always_inline void task_table_leave(struct task_struct *p)
 	__sync_fetch_and_add(&slot->generation, 1);
 	task_table_push(of->slot);
 	of->slot = NO_SLOT;
-}
-
-/*
- * Charges the time that p, the owner of the slot, has run. A thread that calls exec takes over the
- * pid of its process's first thread, so the pid is refreshed.
- */
-static __always_inline void task_table_charge(struct task_slot *slot, const struct task_struct *p,
-					      u64 ran_ns)
-{
-	slot->runtime_ns += ran_ns;
-	slot->pid = p->pid;
 }
 
 /* The share in force for a task. */

@@ -123,10 +123,15 @@ static __always_inline u64 *vtime_clock(const struct task_slot_of *of)
 	return of && of->clock ? vtime_behind_of(of->clock - 1) : NULL;
 }
 
-/* Converts a vtime from a queue's clock to the common clock. */
+/* Converts a vtime from a queue's clock to the common clock, and back. */
 static __always_inline u64 vtime_by(const u64 *behind, u64 vtime)
 {
 	return behind ? vtime + *behind : vtime;
+}
+
+static __always_inline u64 vtime_at(const u64 *behind, u64 vtime)
+{
+	return behind ? vtime - *behind : vtime;
 }
 
 /* A running task's vtime by the common clock, for comparison with that of other tasks. */
@@ -272,7 +277,6 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64
 	struct task_slot_of *of = task_slots_of(p);
 	u64 lent = vtime_take_lead(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
 	u32 weight = vtime_weight_of(p, of ? task_table_at(of->slot) : NULL);
-	u64 *behind;
 
 	if (of && before)
 		vtime = vtime_come(of, vtime, present, before, enq_flags);
@@ -292,9 +296,37 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64
 		if (!of->waits_ns)
 			of->waits_ns = scx_bpf_now();
 	}
-	behind = vtime_clock(of);
 	note_waiting(queue);
-	scx_bpf_dsq_insert_vtime(p, queue, slice_ns, vtime - (behind ? *behind : 0), enq_flags);
+	scx_bpf_dsq_insert_vtime(p, queue, slice_ns, vtime_at(vtime_clock(of), vtime), enq_flags);
+	return vtime;
+}
+
+/* p goes to a queue that is no CPU's. Returns its vtime by the common clock, its own from now on.
+ */
+static __always_inline u64 vtime_leave(struct task_struct *p, struct task_slot_of *of)
+{
+	u64 lent = vtime_take_lead(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
+
+	of->clock = 0;
+	return vtime;
+}
+
+/*
+ * p comes back from there to a CPU's queue. Returns its vtime by the common clock: a slice before
+ * all others at most, as that of a woken task.
+ */
+static __always_inline u64 vtime_return(struct task_struct *p, struct task_slot_of *of, u64 queue,
+					u64 slice_ns)
+{
+	u64 vtime = vtime_after(p->scx.dsq_vtime, vtime_now - slice_ns);
+
+	if (task_is_idle(p)) {
+		of->lead_ns = -VTIME_LAG;
+		vtime += VTIME_LAG;
+	}
+	vtime_settle(queue, slice_ns);
+	of->clock = queue < VTIME_CLOCKS ? queue + 1 : 0;
+	of->waits_ns = scx_bpf_now();
 	return vtime;
 }
 

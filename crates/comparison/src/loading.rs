@@ -60,9 +60,13 @@ pub fn may_load() -> Result<(), Failure> {
 pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(), Failure> {
     let root = Path::new(live::CGROUPS);
     let limits = if alone { live::own_limits(root) } else { live::limits(root) };
-    let heeded = instance.promises().heeds_cgroup_weights;
-    let mut limits: Vec<Limit> =
-        limits.into_iter().filter(|limit| !(heeded && limit.file == "cpu.weight")).collect();
+    let promises = instance.promises();
+    let is_heeded = |limit: &Limit| match limit.file {
+        "cpu.weight" => promises.heeds_cgroup_weights,
+        "cpu.max" => promises.heeds_cgroup_limits,
+        _ => false,
+    };
+    let mut limits: Vec<Limit> = limits.into_iter().filter(|limit| !is_heeded(limit)).collect();
     // If there are many, only the first are named.
     limits.sort_by_key(|limit| !limit.caps());
     let name = instance.policy.name;

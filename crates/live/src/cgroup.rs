@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use policy::Cgroup;
+use policy::{Cgroup, Quota};
 
 /// The hierarchy of version 2, on every recent distribution. Hierarchies of version 1, if there are any, are below it.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
@@ -58,7 +58,10 @@ impl Hierarchy {
         let text = fs::read_to_string(folder.join("cpu.weight")).ok();
         let apart = text.is_some() || parent == 0;
         let weight = text.and_then(|text| text.trim().parse().ok()).unwrap_or(100);
-        Some(Cgroup { parent, weight, apart })
+        // Recent kernels give an idle group's weight as 1, older ones as 0.
+        let weight = if weight == 1 && is_idle(&folder) { 0 } else { weight };
+        let quota = if apart { quota(&folder) } else { None };
+        Some(Cgroup { parent, weight, apart, quota })
     }
 
     fn folder(&self, id: u64) -> Option<PathBuf> {
@@ -73,6 +76,23 @@ impl Hierarchy {
         });
         folders.get(&id).cloned()
     }
+}
+
+/// A group's `cpu.idle`.
+fn is_idle(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("cpu.idle")).is_ok_and(|text| text.trim() == "1")
+}
+
+/// A group's `cpu.max`; None: there is no limit.
+fn quota(folder: &Path) -> Option<Quota> {
+    let text = fs::read_to_string(folder.join("cpu.max")).ok()?;
+    let ns = |text: &str| text.trim().parse().ok().map(|us: u64| us * 1000);
+    let (quota_ns, period_ns) =
+        text.split_once(' ').map(|(quota, period)| (ns(quota), ns(period)))?;
+    // Kernels before 5.14 have no bursts.
+    let burst = fs::read_to_string(folder.join("cpu.max.burst")).ok();
+    let burst_ns = burst.and_then(|text| ns(&text)).unwrap_or(0);
+    Some(Quota { quota_ns: quota_ns?, period_ns: period_ns?, burst_ns })
 }
 
 fn inode(folder: &Path) -> Option<u64> {
@@ -180,9 +200,18 @@ mod tests {
         };
         let (web, workers) = (group("web", "400\n"), group("web/workers", "100\n"));
         let top = inode(root.path()).unwrap();
-        assert_eq!(hierarchy.of(workers), Some(Cgroup { parent: web, weight: 100, apart: true }));
-        assert_eq!(hierarchy.of(web), Some(Cgroup { parent: top, weight: 400, apart: true }));
-        assert_eq!(hierarchy.of(top), Some(Cgroup { parent: 0, weight: 100, apart: true }));
+        assert_eq!(
+            hierarchy.of(workers),
+            Some(Cgroup { parent: web, weight: 100, apart: true, quota: None })
+        );
+        assert_eq!(
+            hierarchy.of(web),
+            Some(Cgroup { parent: top, weight: 400, apart: true, quota: None })
+        );
+        assert_eq!(
+            hierarchy.of(top),
+            Some(Cgroup { parent: 0, weight: 100, apart: true, quota: None })
+        );
         fs::create_dir(root.path().join("plain")).unwrap();
         let plain = hierarchy.of(inode(&root.path().join("plain")).unwrap()).unwrap();
         assert!(!plain.apart, "the controller is off in it");

@@ -303,8 +303,8 @@ fn limits(facts: &Facts) -> Finding {
     let Some(first) = all.first() else { return finding("cgroup limits", Some(true), "none") };
     let found = finding("cgroup limits", None, format!("{}, {first} the first", all.len()));
     Finding { all, ..found }.mend(
-        "policies ignore cpu.max, and all but paceline cpu.weight without tenant=cgroup (uneven cores): `run` refuses \
-         unless told to; --json has them all",
+        "paceline heeds them; other policies ignore cpu.max, and cpu.weight without tenant=cgroup (uneven cores): `run` \
+         refuses unless told to; --json has them all",
     )
 }
 

@@ -119,11 +119,31 @@ pub struct Cgroup {
     pub weight: u32,
     /// Its CPU time is divided apart from its parent's: the `cpu` controller is on in it.
     pub apart: bool,
+    /// `cpu.max`, if it limits.
+    pub quota: Option<Quota>,
+}
+
+/// `cpu.max` of a cgroup: how much CPU time all its tasks have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// CPU time in each period, ns; more than 0.
+    pub quota_ns: u64,
+    /// The period, ns; more than 0.
+    pub period_ns: u64,
+    /// `cpu.max.burst`: how much of it can be saved up in periods that need less, ns.
+    pub burst_ns: u64,
+}
+
+impl Quota {
+    /// The same in CPUs.
+    pub fn cpus(&self) -> f64 {
+        self.quota_ns as f64 / self.period_ns as f64
+    }
 }
 
 impl Cgroup {
     /// The root of a hierarchy.
-    pub const ROOT: Cgroup = Cgroup { parent: 0, weight: 100, apart: true };
+    pub const ROOT: Cgroup = Cgroup { parent: 0, weight: 100, apart: true, quota: None };
 
     /// The weight by which it competes, where 100 is even. An idle one has WEIGHT_IDLEPRIO of kernel/sched/sched.h in
     /// 1,024.

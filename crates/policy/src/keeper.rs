@@ -66,6 +66,7 @@ impl Keeper {
         slot.domains.store(0, Relaxed);
         slot.home.store(0, Relaxed);
         slot.pace.store(0, Relaxed);
+        slot.limit.store(0, Relaxed);
         slot.cgroup.store(0, Relaxed);
         slot.share_even.store(0, Relaxed);
         slot.share_odd.store(0, Relaxed);
@@ -83,6 +84,11 @@ impl Keeper {
     /// Sets a task's weight.
     pub fn weigh(&mut self, place: &Place, weight: u32) {
         self.table.slot(place.0).weight.store(weight, Relaxed);
+    }
+
+    /// Puts a task into a cgroup, by the inode of its folder.
+    pub fn put_in(&mut self, place: &Place, cgroup: u64) {
+        self.table.slot(place.0).cgroup.store(cgroup, Relaxed);
     }
 
     /// Sets the kinds of cores that a task may run on: a bit for each; 0: all.

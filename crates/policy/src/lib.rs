@@ -19,17 +19,19 @@ mod instance;
 mod keeper;
 mod keeps;
 mod knob;
+mod limits;
 mod memory;
 pub mod native;
 mod site;
 pub mod table;
 
 pub use build::{Build, Variable};
-pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Sources, Told, View};
+pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Quota, Sources, Told, View};
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use keeps::{Extent, Keeps, Kept};
 pub use knob::{Knob, KnobError, Unit};
+pub use limits::Limits;
 pub use memory::{Counts, Memory, NoMemory};
 pub use site::{Fit, Site};
 
@@ -185,6 +187,8 @@ pub struct Promises {
     pub never_preempts: bool,
     /// CPU time is divided among cgroups by their `cpu.weight`.
     pub heeds_cgroup_weights: bool,
+    /// A cgroup's tasks have no more CPU time than its `cpu.max`.
+    pub heeds_cgroup_limits: bool,
 }
 
 /// The machine as a policy sees it, by CPU number.

@@ -158,7 +158,14 @@ pub struct Kernel {
     pub cpu_idles: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
     /// The task that runs on a CPU; null if none does.
     pub cpu_curr: unsafe extern "C" fn(*mut Kernel, i32) -> *mut TaskStruct,
+    /// In dispatch or a timer: moves a task from one queue to another, with this vtime, if it is still in it.
+    pub dsq_move_vtime: unsafe extern "C" fn(*mut Kernel, u64, *mut TaskStruct, u64, u64),
+    /// Starts the timer of this number, in place of its last start: calls the function after so many ns.
+    pub timer_start: unsafe extern "C" fn(*mut Kernel, Expires, u32, u64),
 }
+
+/// A function that is called when the timer of a number expires.
+pub type Expires = unsafe extern "C" fn(u32);
 
 /// `struct sched_ext_ops`; a callback that is None is not implemented.
 #[repr(C)]

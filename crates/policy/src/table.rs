@@ -6,7 +6,9 @@
 //! alone, which publishes a whole set of shares at once.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use crate::Quota;
 
 /// `MAX_TASKS` of task_table.h.
 pub const MAX_TASKS: usize = 16384;
@@ -36,6 +38,7 @@ pub struct Slot {
     pub(crate) pace: AtomicU32,
     pub(crate) domains: AtomicU32,
     pub(crate) home: AtomicU32,
+    pub(crate) limit: AtomicU32,
     pub(crate) mm: AtomicU64,
     pub(crate) cgroup: AtomicU64,
     pub(crate) runtime_ns: AtomicU64,
@@ -55,6 +58,25 @@ pub const PLACES_MAX: usize = 64;
 /// `struct by_type`.
 pub(crate) type ByType = [AtomicU64; TYPES_MAX];
 
+/// `LIMITS_MAX` of task_table.h: limits of CPU time, of which number 0 is none.
+pub const LIMITS_MAX: usize = 4096;
+
+/// `struct limit`.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct RawLimit {
+    quota_ns: AtomicU64,
+    period_ns: AtomicU64,
+    burst_ns: AtomicU64,
+    cgroup: AtomicU64,
+    around: AtomicU32,
+    left_ns: AtomicI64,
+    reserved_ns: AtomicI64,
+    ends_ns: AtomicU64,
+    held_ns: AtomicU64,
+    timer_ns: AtomicU64,
+}
+
 /// `struct task_table`.
 #[repr(C)]
 #[derive(Debug)]
@@ -65,12 +87,14 @@ pub struct RawTable {
     fresh: AtomicU64,
     cpus: [AtomicU64; PLACES_MAX],
     domain_cpus: [AtomicU64; PLACES_MAX],
+    limited: AtomicU64,
     next_free: [AtomicU32; MAX_TASKS],
     slots: [Slot; MAX_TASKS],
+    limits: [RawLimit; LIMITS_MAX],
 }
 
 /// Name, offset, size and owner of each field of a slot, which a test compares with C.
-pub const FIELDS: [(&str, usize, usize, Owner); 16] = {
+pub const FIELDS: [(&str, usize, usize, Owner); 17] = {
     use std::mem::{offset_of, size_of};
     [
         ("generation", offset_of!(Slot, generation), 4, Owner::Data),
@@ -81,6 +105,7 @@ pub const FIELDS: [(&str, usize, usize, Owner); 16] = {
         ("pace", offset_of!(Slot, pace), 4, Owner::Control),
         ("domains", offset_of!(Slot, domains), 4, Owner::Data),
         ("home", offset_of!(Slot, home), 4, Owner::Control),
+        ("limit", offset_of!(Slot, limit), 4, Owner::Control),
         ("mm", offset_of!(Slot, mm), 8, Owner::Data),
         ("cgroup", offset_of!(Slot, cgroup), 8, Owner::Data),
         ("runtime_ns", offset_of!(Slot, runtime_ns), 8, Owner::Data),
@@ -92,14 +117,32 @@ pub const FIELDS: [(&str, usize, usize, Owner); 16] = {
     ]
 };
 
-/// Offsets of `epoch`, `cpus`, `next_free` and `slots`, and the size of the whole table.
-pub const TABLE_LAYOUT: [usize; 5] = {
+/// The same of a limit.
+pub const LIMIT_FIELDS: [(&str, usize, usize, Owner); 10] = {
+    use std::mem::offset_of;
+    [
+        ("quota_ns", offset_of!(RawLimit, quota_ns), 8, Owner::Control),
+        ("period_ns", offset_of!(RawLimit, period_ns), 8, Owner::Control),
+        ("burst_ns", offset_of!(RawLimit, burst_ns), 8, Owner::Control),
+        ("cgroup", offset_of!(RawLimit, cgroup), 8, Owner::Control),
+        ("around", offset_of!(RawLimit, around), 4, Owner::Control),
+        ("left_ns", offset_of!(RawLimit, left_ns), 8, Owner::Data),
+        ("reserved_ns", offset_of!(RawLimit, reserved_ns), 8, Owner::Data),
+        ("ends_ns", offset_of!(RawLimit, ends_ns), 8, Owner::Data),
+        ("held_ns", offset_of!(RawLimit, held_ns), 8, Owner::Data),
+        ("timer_ns", offset_of!(RawLimit, timer_ns), 8, Owner::Data),
+    ]
+};
+
+/// Offsets of `epoch`, `cpus`, `next_free`, `slots` and `limits`, and the size of the whole table.
+pub const TABLE_LAYOUT: [usize; 6] = {
     use std::mem::{offset_of, size_of};
     [
         offset_of!(RawTable, epoch),
         offset_of!(RawTable, cpus),
         offset_of!(RawTable, next_free),
         offset_of!(RawTable, slots),
+        offset_of!(RawTable, limits),
         size_of::<RawTable>(),
     ]
 };
@@ -121,6 +164,8 @@ pub struct TaskView {
     pub domains: u32,
     /// 1 + the domain that it was given by [`TaskTable::set_home`]; 0: none.
     pub home: u32,
+    /// The limit that it was given by [`TaskTable::set_limit_of`]; 0: none.
+    pub limit: u32,
     /// Address space, as an opaque number.
     pub mm: u64,
     /// Its cgroup, by the inode of its folder; 0: unknown.
@@ -197,6 +242,43 @@ impl TaskTable {
         }
     }
 
+    /// Puts this task into the limit of this number; 0: none.
+    pub fn set_limit_of(&self, task: &TaskView, limit: u32) {
+        let slot = &self.raw().slots[task.slot as usize];
+        if slot.generation.load(Ordering::Acquire) == task.generation {
+            slot.limit.store(limit, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes the limit of this number a cgroup's, within the limit `around` it; 0: none. A changed limit holds from the
+    /// next period on.
+    pub fn set_limit(&self, number: u32, cgroup: u64, quota: &Quota, around: u32) {
+        let limit = &self.raw().limits[number as usize];
+        limit.period_ns.store(quota.period_ns, Ordering::Relaxed);
+        limit.burst_ns.store(quota.burst_ns, Ordering::Relaxed);
+        limit.cgroup.store(cgroup, Ordering::Relaxed);
+        limit.around.store(around, Ordering::Relaxed);
+        limit.quota_ns.store(quota.quota_ns, Ordering::Release);
+    }
+
+    /// The limit of this number is none any more.
+    pub fn lift_limit(&self, number: u32) {
+        let limit = &self.raw().limits[number as usize];
+        limit.quota_ns.store(0, Ordering::Release);
+        limit.around.store(0, Ordering::Relaxed);
+    }
+
+    /// Quota of the limit of this number, ns, and the limit around it. A quota of 0: it is none.
+    pub fn limit(&self, number: u32) -> (u64, u32) {
+        let limit = &self.raw().limits[number as usize];
+        (limit.quota_ns.load(Ordering::Relaxed), limit.around.load(Ordering::Relaxed))
+    }
+
+    /// Says what the highest number of a limit is; 0: there are none.
+    pub fn set_limited(&self, highest: u32) {
+        self.raw().limited.store(highest.into(), Ordering::Release);
+    }
+
     /// Charges this task's CPU time from now on as if it had this weight; 0: with its own.
     pub fn set_pace(&self, task: &TaskView, weight: u32) {
         let slot = &self.raw().slots[task.slot as usize];
@@ -265,6 +347,7 @@ impl TaskTable {
             kinds: slot.kinds.load(Ordering::Relaxed),
             domains: slot.domains.load(Ordering::Relaxed),
             home: slot.home.load(Ordering::Relaxed),
+            limit: slot.limit.load(Ordering::Relaxed),
             mm: slot.mm.load(Ordering::Relaxed),
             cgroup: slot.cgroup.load(Ordering::Relaxed),
             runtime_ns: slot.runtime_ns.load(Ordering::Relaxed),

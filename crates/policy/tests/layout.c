@@ -102,6 +102,8 @@ EXPORT const u64 layout[] = {
 	O(kernel, dsq_take),
 	O(kernel, cpu_idles),
 	O(kernel, cpu_curr),
+	O(kernel, dsq_move_vtime),
+	O(kernel, timer_start),
 	sizeof(struct kernel),
 	O(clock_counts, cycles),
 	O(clock_counts, limited_ns),

@@ -17,11 +17,20 @@ EXPORT const struct field fields[] = {
 		{ NULL, 0, 0, NULL },
 };
 
+EXPORT const struct field limit_fields[] = {
+#define FIELD(type, name, owner) \
+	{ #name, __builtin_offsetof(struct limit, name), sizeof(type), #owner },
+	LIMIT(FIELD)
+#undef FIELD
+		{ NULL, 0, 0, NULL },
+};
+
 EXPORT const u64 table_layout[] = {
 	__builtin_offsetof(struct task_table, epoch),
 	__builtin_offsetof(struct task_table, cpus),
 	__builtin_offsetof(struct task_table, next_free),
 	__builtin_offsetof(struct task_table, slots),
+	__builtin_offsetof(struct task_table, limits),
 	sizeof(struct task_table),
 };
 

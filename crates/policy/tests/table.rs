@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use libloading::Library;
 use policy::native::{SchedExtEntity, TaskStruct};
-use policy::table::{FIELDS, MAX_TASKS, Owner, RawTable, TABLE_LAYOUT, TaskTable};
+use policy::table::{FIELDS, LIMIT_FIELDS, MAX_TASKS, Owner, RawTable, TABLE_LAYOUT, TaskTable};
 use proptest::prelude::*;
 
 #[repr(C)]
@@ -76,18 +76,22 @@ fn c_and_rust_agree_on_layout_and_owners() {
     let text = |pointer| unsafe { CStr::from_ptr(pointer) }.to_str().unwrap().to_string();
     // SAFETY: the library exports as many fields as the list has.
     unsafe {
-        let fields = *c.0.get::<*const Field>(b"fields").unwrap();
-        for (i, (name, offset, size, owner)) in FIELDS.into_iter().enumerate() {
-            let field = &*fields.add(i);
-            assert!(!field.name.is_null(), "C has no field {name}");
-            let owner = match owner {
-                Owner::Data => "DATA",
-                Owner::Control => "CONTROL",
-            };
-            let seen = (text(field.name), field.offset, field.size, text(field.owner));
-            assert_eq!(seen, (name.into(), offset as u64, size as u64, owner.into()));
+        let lists = [(&b"fields"[..], &FIELDS[..]), (b"limit_fields", &LIMIT_FIELDS)];
+        for (symbol, list) in lists {
+            let fields = *c.0.get::<*const Field>(symbol).unwrap();
+            for (i, (name, offset, size, owner)) in list.iter().enumerate() {
+                let field = &*fields.add(i);
+                assert!(!field.name.is_null(), "C has no field {name}");
+                let owner = match owner {
+                    Owner::Data => "DATA",
+                    Owner::Control => "CONTROL",
+                };
+                let seen = (text(field.name), field.offset, field.size, text(field.owner));
+                let wanted = (name.to_string(), *offset as u64, *size as u64, owner.into());
+                assert_eq!(seen, wanted);
+            }
+            assert!((*fields.add(list.len())).name.is_null(), "C has more fields than Rust");
         }
-        assert!((*fields.add(FIELDS.len())).name.is_null(), "C has more fields than Rust");
         let layout = *c.0.get::<*const u64>(b"table_layout").unwrap();
         let layout = std::slice::from_raw_parts(layout, TABLE_LAYOUT.len());
         assert_eq!(layout, TABLE_LAYOUT.map(|n| n as u64));

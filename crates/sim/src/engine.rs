@@ -378,6 +378,10 @@ impl Engine {
                 let cpu = self.k.this;
                 self.class.slice_ends(&mut self.k, cpu);
             }
+            Irq::Policy { number, start } => {
+                self.k.call(self.k.func.timer_interrupt);
+                self.class.timer(&mut self.k, number, start);
+            }
             Irq::Balance => {
                 let cpu = self.k.this;
                 self.class.balance(&mut self.k, cpu);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Changes from outside during a run: affinity, nice values, CPUs that go offline or online or are taken by a higher
+//! Changes from outside during a run: affinity, nice values, cgroups and their limits, CPUs that go offline or online or are taken by a higher
 //! class.
 
 mod engine;
 
 use machine::CpuSet;
+use policy::Quota;
 
 use crate::ids::{CpuId, TaskId};
 
@@ -24,6 +25,10 @@ pub enum Change {
     Affinity(TaskId, CpuSet),
     /// A task's nice value.
     Nice(TaskId, i8),
+    /// A task moves to a group of the workload; None: to the root.
+    Cgroup(TaskId, Option<usize>),
+    /// A group of the workload has another `cpu.max`; None: it limits no more.
+    Quota(usize, Option<Quota>),
     /// A task calls exec: from then on its address space is that of this process. No class is told.
     Exec(TaskId, usize),
     /// A CPU goes offline.

@@ -11,8 +11,9 @@ use policy::{Instance, Knob, Policy, Profile, Unit};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
-use workload::{Fair, Object, Step, Task, Workload};
+use workload::{Fair, Group, Max, Object, Step, Task, Workload};
 
+use crate::cgroup::quota;
 use crate::fault::{Change, Failing, Fault};
 use crate::run::{Options, Scenario, Scheduler, SimError, run};
 use crate::sink::Record;
@@ -90,6 +91,10 @@ pub fn case(seed: u64, registry: &[&'static Policy]) -> Scenario {
     stall(&mut own, &mut workload);
     let scheduler = scheduler(&mut rng, registry);
     let mut faults = faults(&mut rng, &machine, &workload);
+    if heeds_limits(&scheduler) {
+        let own = &mut Pcg64Mcg::seed_from_u64(seed.rotate_left(56));
+        cgroups(own, machine.cpus.len(), &mut workload, &mut faults);
+    }
     hogs(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(32)), &machine, &mut faults);
     rare(&mut Pcg64Mcg::seed_from_u64(seed.rotate_left(40)), &workload, &mut faults);
     Scenario {
@@ -184,6 +189,58 @@ fn policies(rng: &mut Pcg64Mcg, workload: &mut Workload) {
             task.fair = [Fair::Idle, Fair::Idle, Fair::Batch][rng.random_range(0..3)];
         }
     }
+}
+
+fn heeds_limits(scheduler: &Scheduler) -> bool {
+    match scheduler {
+        Scheduler::Policy(instance) => instance.promises().heeds_cgroup_limits,
+        _ => false,
+    }
+}
+
+/// In a third of the cases a tree of cgroups with weights and limits, and tasks in any of them. Some tasks move, and
+/// some limits change.
+fn cgroups(rng: &mut Pcg64Mcg, cpus: usize, workload: &mut Workload, faults: &mut Vec<Fault>) {
+    if !rng.random_bool(0.33) {
+        return;
+    }
+    let groups = rng.random_range(1..=6);
+    for number in 0..groups {
+        let parent = match rng.random_range(0..=number) {
+            0 => String::new(),
+            at => workload.groups[at - 1].path.clone(),
+        };
+        let max = rng.random_bool(0.6).then(|| max(rng, cpus));
+        let weight = [1, 100, rng.random_range(1..=10_000)][rng.random_range(0..3)];
+        let idle = rng.random_bool(0.1);
+        workload.groups.push(Group { path: format!("{parent}/{number}"), weight, idle, max });
+    }
+    for task in &mut workload.tasks {
+        task.group = rng.random_bool(0.7).then(|| rng.random_range(0..groups));
+    }
+    if !rng.random_bool(0.3) {
+        return;
+    }
+    for _ in 0..rng.random_range(1..=10) {
+        let group = rng.random_range(0..groups);
+        let change = match rng.random_bool(0.5) {
+            true => Change::Quota(group, rng.random_bool(0.7).then(|| quota(max(rng, cpus)))),
+            false => {
+                let task = rng.random_range(0..workload.tasks.len());
+                Change::Cgroup(task, rng.random_bool(0.7).then_some(group))
+            }
+        };
+        faults.push(Fault { at_ns: rng.random_range(0..500 * MS), change });
+    }
+}
+
+/// A limit of a twentieth of a CPU up to twice as many as there are.
+fn max(rng: &mut Pcg64Mcg, cpus: usize) -> Max {
+    let period_us = [10_000, 100_000, rng.random_range(1_000..=1_000_000)][rng.random_range(0..3)];
+    let part = 0.05 * (40.0 * cpus as f64).powf(rng.random_range(0.0..1.0));
+    let quota_us = ((part * period_us as f64) as u64).max(1_000);
+    let burst_us = if rng.random_bool(0.3) { rng.random_range(0..=quota_us) } else { 0 };
+    Max { quota_us, period_us, burst_us }
 }
 
 fn stall(rng: &mut Pcg64Mcg, workload: &mut Workload) {

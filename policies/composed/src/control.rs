@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The control plane: those of DINO, min-fair and avx-fair side by side, each at its own pace, if its mechanism works.
 
-use policy::{Control, Instance, Profile, Sources, Topology, View};
+use policy::{Control, Instance, Limits, Profile, Sources, Topology, View};
 
 use crate::mechanisms::{Has, KNOBS, Mechanism, Wanted, mechanisms};
 use crate::weights::{Weights, are_heeded};
@@ -32,6 +32,7 @@ pub(crate) fn begin(
     if are_heeded(instance) {
         let weights = Box::new(Weights::new(topology.llc.len()));
         parts.push(Part { control: weights, due_ns: 0 });
+        parts.push(Part { control: Box::new(Limits::default()), due_ns: 0 });
     }
     if place.on {
         parts.push(Part { control: dino::homes(topology, &Profile::new()), due_ns: 0 });
@@ -89,7 +90,8 @@ impl Control for Composed {
         let says = |one: &Mechanism| {
             format!("{} {}: {}", one.name, if one.on { "on" } else { "off" }, one.why)
         };
-        Some(self.mechanisms.iter().map(says).collect::<Vec<_>>().join("; "))
+        let parts = self.parts.iter().filter_map(|part| part.control.says());
+        Some(self.mechanisms.iter().map(says).chain(parts).collect::<Vec<_>>().join("; "))
     }
 
     fn learned(&self) -> Profile {

@@ -72,7 +72,7 @@ pub static PACELINE: Policy = Policy {
             name: "cgroups",
             variable: Variable::of_control_plane(0),
             unit: Unit::Choice(&["heed", "ignore"]),
-            help: "whether cpu.weight of cgroups holds",
+            help: "whether cpu.weight and cpu.max of cgroups hold",
         },
         Knob {
             name: "target",
@@ -84,12 +84,14 @@ pub static PACELINE: Policy = Policy {
     build: paceline::BUILD,
     promises: |instance| Promises {
         heeds_cgroup_weights: weights::are_heeded(instance),
+        heeds_cgroup_limits: weights::are_heeded(instance),
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
         sched_idle_wait_ns_max: Some(10_000 * MS),
         ..Promises::default()
     },
     keeps: Keeps {
         cpu_weight: Kept::yes("each level divides its CPU time by weight, within a second"),
+        cpu_max: Kept::yes("tasks wait for the next period, within a tick for each CPU"),
         ..Keeps::BY_VIRTUAL_TIME
     },
     control: Some(Plan { begin: control::begin, told }),

@@ -123,10 +123,18 @@ fn wanted(seen: &Seen) -> f64 {
     }
 }
 
+/// A cgroup that competes.
+#[derive(Clone, Copy)]
+struct Known {
+    parent: u64,
+    weight: f64,
+    /// Its `cpu.max`, in CPUs.
+    most: f64,
+}
+
 /// Cgroups with threads that run.
 struct Groups {
-    /// Parent and weight of each.
-    known: BTreeMap<u64, (u64, f64)>,
+    known: BTreeMap<u64, Known>,
     /// The cgroup of each thread.
     of: Vec<u64>,
 }
@@ -154,8 +162,8 @@ impl Groups {
     /// What each thread could have if it wanted, in CPUs.
     fn divide(&self, running: &[(TaskView, Seen)], cpus: f64) -> Vec<f64> {
         let mut within: BTreeMap<u64, Vec<(Member, f64)>> = BTreeMap::new();
-        for (id, (parent, weight)) in &self.known {
-            within.entry(*parent).or_default().push((Member::Group(*id), *weight));
+        for (id, known) in &self.known {
+            within.entry(known.parent).or_default().push((Member::Group(*id), known.weight));
         }
         for (at, group) in self.of.iter().enumerate() {
             let weight = f64::from(running[at].0.weight.max(1));
@@ -167,23 +175,41 @@ impl Groups {
             let members = &within[&group];
             let demands: Vec<[f64; 2]> = members
                 .iter()
-                .map(|(member, weight)| [*weight, demand(*member, &within, running)])
+                .map(|(member, weight)| [*weight, self.demand(*member, &within, running)])
                 .collect();
             for ((member, _), could) in members.iter().zip(divide(has, &demands)) {
                 match member {
-                    Member::Group(id) => open.push((*id, could)),
+                    Member::Group(id) => open.push((*id, could.min(self.known[id].most))),
                     Member::Thread(at) => divided[*at] = could,
                 }
             }
         }
         divided
     }
+
+    /// What a competitor wants, in CPUs.
+    fn demand(
+        &self,
+        member: Member,
+        within: &BTreeMap<u64, Vec<(Member, f64)>>,
+        running: &[(TaskView, Seen)],
+    ) -> f64 {
+        match member {
+            Member::Thread(at) => wanted(&running[at].1),
+            Member::Group(id) => {
+                let all = within[&id].iter();
+                let wanted: f64 =
+                    all.map(|(member, _)| self.demand(*member, within, running)).sum();
+                wanted.min(self.known[&id].most)
+            }
+        }
+    }
 }
 
 /// Notes a cgroup and those around it. Returns the cgroup that its threads compete in: one whose CPU time is not
 /// divided apart from its parent's counts as its parent, and one that was removed meanwhile as the root.
 fn chain(
-    known: &mut BTreeMap<u64, (u64, f64)>,
+    known: &mut BTreeMap<u64, Known>,
     id: u64,
     cgroup_of: &dyn Fn(u64) -> Option<Cgroup>,
 ) -> u64 {
@@ -201,25 +227,12 @@ fn chain(
     for (id, group) in chain.into_iter().rev() {
         // The root of the hierarchy has no weight, and no competitor.
         if group.apart && group.parent != ROOT {
-            known.insert(id, (parent, group.competes()));
+            let most = group.quota.map_or(f64::INFINITY, |quota| quota.cpus());
+            known.insert(id, Known { parent, weight: group.competes(), most });
             parent = id;
         }
     }
     parent
-}
-
-/// What a competitor wants, in CPUs.
-fn demand(
-    member: Member,
-    within: &BTreeMap<u64, Vec<(Member, f64)>>,
-    running: &[(TaskView, Seen)],
-) -> f64 {
-    match member {
-        Member::Thread(at) => wanted(&running[at].1),
-        Member::Group(id) => {
-            within[&id].iter().map(|(member, _)| demand(*member, within, running)).sum()
-        }
-    }
 }
 
 /// Divides CPU time by weight among competitors, each with its weight and what it wants. What one does not want goes to
@@ -242,6 +255,8 @@ fn divide(has: f64, competitors: &[[f64; 2]]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use policy::Quota;
+
     use super::*;
 
     #[test]
@@ -260,7 +275,7 @@ mod tests {
 
     fn group(id: u64) -> Option<Cgroup> {
         let (_, parent, weight) = *TREE.iter().find(|(own, ..)| *own == id)?;
-        Some(Cgroup { parent, weight, apart: true })
+        Some(Cgroup { parent, weight, apart: true, quota: None })
     }
 
     fn could(threads: &[(u64, Seen)], cgroup_of: &dyn Fn(u64) -> Option<Cgroup>) -> Vec<f64> {
@@ -286,6 +301,13 @@ mod tests {
     }
 
     #[test]
+    fn what_a_limit_leaves_goes_to_those_beside_it() {
+        let quota = Quota { quota_ns: 10, period_ns: 100, burst_ns: 0 };
+        let limited = |id| group(id).map(|own| Cgroup { quota: (id == 3).then_some(quota), ..own });
+        near(&could(&[(2, HOG), (4, HOG), (4, HOG)], &limited), &[0.9, 0.05, 0.05]);
+    }
+
+    #[test]
     fn what_a_sleeper_leaves_stays_in_its_cgroup() {
         let sleeper = Seen { used: 0.1, used_now: 0.1, could: Some(0.7), ..HOG };
         let left = 0.75 - MORE * 0.1;
@@ -301,7 +323,7 @@ mod tests {
     #[test]
     fn a_cgroup_that_is_gone_or_in_itself_still_counts() {
         near(&could(&[(99, HOG)], &group), &[1.0]);
-        let itself = |id| Some(Cgroup { parent: id, weight: 100, apart: true });
+        let itself = |id| Some(Cgroup { parent: id, weight: 100, apart: true, quota: None });
         assert!(could(&[(7, HOG)], &itself)[0].is_finite());
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
 
 use policies::HONEST;
-use policy::native::{ClockCounts, Copy, Kernel, TaskStruct};
+use policy::native::{ClockCounts, Copy, Expires, Kernel, TaskStruct};
 use policy::{Instance, Topology};
 
 /// CPUs of a memory node.
@@ -123,6 +123,15 @@ mod quiet {
     pub unsafe extern "C" fn no_task(_: *mut Kernel, _: i32) -> *mut TaskStruct {
         null_mut()
     }
+    pub unsafe extern "C" fn dsq_move_vtime(
+        _: *mut Kernel,
+        _: u64,
+        _: *mut TaskStruct,
+        _: u64,
+        _: u64,
+    ) {
+    }
+    pub unsafe extern "C" fn timer(_: *mut Kernel, _: Expires, _: u32, _: u64) {}
     pub unsafe extern "C" fn take(_: *mut Kernel, _: u64, _: *mut TaskStruct) -> bool {
         false
     }
@@ -165,6 +174,8 @@ fn quiet_kernel() -> Kernel {
         dsq_take: quiet::take,
         cpu_idles: quiet::no_cpu,
         cpu_curr: quiet::no_task,
+        dsq_move_vtime: quiet::dsq_move_vtime,
+        timer_start: quiet::timer,
     }
 }
 

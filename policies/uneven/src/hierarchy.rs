@@ -60,7 +60,7 @@ mod tests {
     fn divided(own: &[(u64, f64)]) -> Vec<f64> {
         let find = |id: u64| {
             let (parent, weight) = *GROUPS.get(id as usize - 1)?;
-            Some(Cgroup { parent, weight, apart: true })
+            Some(Cgroup { parent, weight, apart: true, quota: None })
         };
         parts(&own.iter().copied().collect(), find).into_values().collect()
     }
@@ -88,6 +88,7 @@ mod tests {
                 parent: GROUPS[id as usize - 1].0,
                 weight: 100,
                 apart: true,
+                quota: None,
             })
         };
         let parts = parts(&[(4, 100.0), (2, 100.0)].into(), find);
@@ -97,8 +98,9 @@ mod tests {
     #[test]
     fn a_group_that_is_gone_still_counts() {
         assert_eq!(divided(&[(99, 100.0)]), [1.0]);
-        let parts =
-            parts(&[(7, 1.0)].into(), |id| Some(Cgroup { parent: id, weight: 100, apart: true }));
+        let parts = parts(&[(7, 1.0)].into(), |id| {
+            Some(Cgroup { parent: id, weight: 100, apart: true, quota: None })
+        });
         assert!(parts[&7].is_finite(), "it is in itself: {parts:?}");
     }
 }

@@ -30,6 +30,8 @@ pub(crate) enum Hint {
     RealTime(Tid),
     /// The task's properties or its CPU were changed from outside: no promise covers that.
     Disturbed,
+    /// A task moved to another cgroup, or a cgroup's limit changed: no promise of limits covers that.
+    Regrouped,
     /// The CPU goes offline.
     Offline,
     /// The CPU goes online again.

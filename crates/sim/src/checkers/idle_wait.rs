@@ -61,6 +61,11 @@ impl Checker for IdleWait {
         if matches!(hint, Hint::Disturbed | Hint::Offline | Hint::Online) {
             self.disturbed_ns = Some(t_ns);
         }
+        if hint == Hint::Regrouped {
+            // Any of them may wait for a limit from now on.
+            self.tids.clear();
+            self.waiting.clear();
+        }
         self.above.hint(hint);
     }
 

@@ -11,16 +11,19 @@ mod checker;
 mod idle_wait;
 mod lockless;
 mod preemption;
+mod quota;
 #[cfg(test)]
 mod testing;
 mod time;
 mod wait_bound;
 mod work_conservation;
 
+use std::collections::BTreeSet;
+
 use machine::Machine;
 use policy::Promises;
-use trace::Event;
-use workload::{Fair, Workload};
+use trace::{Event, Tid};
+use workload::{Fair, Task, Workload};
 
 use crate::ids::tid;
 
@@ -29,6 +32,18 @@ pub(crate) use checker::Hint;
 pub use checker::Violation;
 pub(crate) use lockless::check as check_locks;
 pub(crate) use time::check as check_time;
+
+/// Tasks that may have to wait for their cgroup's limit.
+fn limited(workload: &Workload) -> BTreeSet<Tid> {
+    let limits = workload.groups.iter().filter(|group| group.max.is_some());
+    let limits: Vec<&str> = limits.map(|group| group.path.as_str()).collect();
+    let is_limited = |task: &Task| {
+        let path = task.group.map_or("", |group| workload.groups[group].path.as_str());
+        limits.iter().any(|limit| path.starts_with(limit))
+    };
+    let tasks = workload.tasks.iter().enumerate();
+    tasks.filter(|(_, task)| is_limited(task)).map(|(at, _)| tid(at)).collect()
+}
 
 /// All checkers of a run.
 #[derive(Default)]
@@ -48,15 +63,24 @@ impl Checkers {
     /// The checkers of a policy's promises.
     pub fn promised(&mut self, promises: &Promises, machine: &Machine, workload: &Workload) {
         if let Some(idle_ns) = promises.idle_while_runnable_ns_max {
-            self.add(work_conservation::WorkConservation::new(machine, idle_ns));
+            let limited = match promises.heeds_cgroup_limits {
+                true => limited(workload),
+                false => BTreeSet::new(),
+            };
+            self.add(work_conservation::WorkConservation::new(machine, idle_ns, limited));
+        }
+        if promises.heeds_cgroup_limits && workload.groups.iter().any(|group| group.max.is_some()) {
+            self.add(quota::Quota::new(machine, workload));
         }
         if let Some(slice_ns) = promises.slice_ns_max {
             self.add(wait_bound::WaitBound::new(machine, slice_ns, promises.lockless));
         }
         if let Some(wait_ns) = promises.sched_idle_wait_ns_max {
+            let limited = limited(workload);
             let tasks = workload.tasks.iter().enumerate();
-            let idle = tasks.filter(|(_, task)| task.fair == Fair::Idle);
-            self.add(idle_wait::IdleWait::new(idle.map(|(at, _)| tid(at)).collect(), wait_ns));
+            let idle = tasks.filter(|(_, task)| task.fair == Fair::Idle).map(|(at, _)| tid(at));
+            let judged = idle.filter(|tid| !limited.contains(tid)).collect();
+            self.add(idle_wait::IdleWait::new(judged, wait_ns));
         }
         if promises.never_preempts {
             self.add(preemption::Preemption::new(machine));

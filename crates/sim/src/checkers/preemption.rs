@@ -57,7 +57,7 @@ impl Checker for Preemption {
                 (other.wanted_ns, other.gave) = (Some(t_ns), false);
             }
             Hint::Disturbed => self.disturbed = true,
-            Hint::Offline | Hint::Online => {}
+            Hint::Offline | Hint::Online | Hint::Regrouped => {}
         }
     }
 

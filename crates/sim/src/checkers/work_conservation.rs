@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! No CPU stays idle for longer than promised while a task that it may run waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::Machine;
 use trace::{Event, IDLE, Kind, Tid};
@@ -19,13 +19,17 @@ pub(super) struct WorkConservation {
     exiting: Option<Tid>,
     /// Tasks of a class above, which are not the policy's.
     above: Above,
+    /// Tasks that may wait for something else than a CPU.
+    limited: BTreeSet<Tid>,
+    /// Any task may, from now on.
+    regrouped: bool,
     /// An offline CPU does not idle.
     offline: Vec<bool>,
 }
 
 impl WorkConservation {
     /// `idle_ns` is the promise; the time that a wakeup needs to arrive is added.
-    pub fn new(machine: &Machine, idle_ns: u64) -> Self {
+    pub fn new(machine: &Machine, idle_ns: u64, limited: BTreeSet<Tid>) -> Self {
         WorkConservation {
             allowed_ns: idle_ns + in_flight_ns(machine),
             idle_since: vec![Some(0); machine.cpus.len()],
@@ -33,6 +37,8 @@ impl WorkConservation {
             masks: BTreeMap::new(),
             exiting: None,
             above: Above::default(),
+            limited,
+            regrouped: false,
             offline: vec![false; machine.cpus.len()],
         }
     }
@@ -45,8 +51,10 @@ impl WorkConservation {
     fn check(&self, t_ns: u64, tid: Tid, waits_since: u64, cpu: usize) -> Result<(), String> {
         let Some(idle_since) = self.idle_since[cpu] else { return Ok(()) };
         let idled_ns = t_ns.saturating_sub(waits_since.max(idle_since));
-        let excused =
-            self.offline[cpu] || !self.may(tid, cpu) || self.above.taken_since(waits_since);
+        let excused = self.regrouped
+            || self.offline[cpu]
+            || !self.may(tid, cpu)
+            || self.above.taken_since(waits_since);
         if idled_ns <= self.allowed_ns || excused {
             return Ok(());
         }
@@ -81,7 +89,7 @@ impl Checker for WorkConservation {
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match &event.kind {
-            Kind::Wake { tid, .. } if self.above.has(*tid) => {}
+            Kind::Wake { tid, .. } if self.above.has(*tid) || self.limited.contains(tid) => {}
             Kind::Wake { tid, .. } => {
                 self.waiting.entry(*tid).or_insert(event.t_ns);
             }
@@ -96,7 +104,7 @@ impl Checker for WorkConservation {
                 let cpu = event.cpu as usize;
                 self.above.switch(event.t_ns, *prev, *next);
                 self.wait_ends(event.t_ns, *next)?;
-                let ours = *prev != IDLE && !self.above.has(*prev);
+                let ours = *prev != IDLE && !self.above.has(*prev) && !self.limited.contains(prev);
                 if ours && *prev_runnable && self.exiting != Some(*prev) {
                     self.waiting.insert(*prev, event.t_ns);
                 }
@@ -118,6 +126,7 @@ impl Checker for WorkConservation {
                 self.idle_since[cpu] = self.idle_since[cpu].and(Some(t_ns));
             }
             Hint::RealTime(_) => self.above.hint(hint),
+            Hint::Regrouped => self.regrouped = true,
             Hint::Tick | Hint::SliceOver | Hint::Yield(_) | Hint::Wants(_) | Hint::Disturbed => {}
         }
     }
@@ -138,7 +147,8 @@ mod tests {
 
     /// Two tasks on CPU 0 while CPU 1 idles, until the second moves there.
     fn stacked(until_ms: u64, mask_of_second: Option<u64>) -> Result<(), String> {
-        let checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+        let checker =
+            WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS, BTreeSet::new());
         let mut events = vec![wake(0, 1, 0), switch(1, 0, IDLE, 1, false)];
         if let Some(mask) = mask_of_second {
             events.push(Event {
@@ -160,7 +170,8 @@ mod tests {
     #[test]
     fn a_cpu_idles_from_when_it_comes_back() {
         let back = |after_ms: u64| {
-            let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+            let mut checker =
+                WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS, BTreeSet::new());
             let stacked = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
             stacked.iter().try_for_each(|event| checker.event(event)).unwrap();
             (1..8).for_each(|cpu| checker.hint(2, cpu, Hint::Offline));
@@ -172,8 +183,18 @@ mod tests {
     }
 
     #[test]
+    fn task_that_a_limit_may_hold_is_not_judged() {
+        let numa = machine::find("numa-2x4").unwrap();
+        let checker = WorkConservation::new(&numa, MS, BTreeSet::from([2]));
+        let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
+        let late = [switch(9 * MS, 1, IDLE, 2, false)];
+        assert_eq!(say(checker, &[&events[..], &late[..]].concat()), Ok(()));
+    }
+
+    #[test]
     fn task_of_a_higher_class_is_not_judged() {
-        let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+        let mut checker =
+            WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS, BTreeSet::new());
         checker.hint(0, 0, Hint::RealTime(2));
         let events = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
         let late = [switch(9 * MS, 1, IDLE, 2, false)];
@@ -183,7 +204,8 @@ mod tests {
     #[test]
     fn task_behind_a_higher_class_is_not_judged_until_that_leaves() {
         let waits = |until_ms: u64| {
-            let mut checker = WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS);
+            let mut checker =
+                WorkConservation::new(&machine::find("numa-2x4").unwrap(), MS, BTreeSet::new());
             checker.hint(0, 0, Hint::RealTime(1));
             let taken = [wake(0, 1, 0), switch(1, 0, IDLE, 1, false), wake(2, 2, 0)];
             let free = [switch(9 * MS, 0, 1, 2, false), wake(9 * MS + 1, 3, 0)];

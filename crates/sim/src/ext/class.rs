@@ -259,6 +259,10 @@ impl Class for Ext {
         self.rt.entity(task).slice = 0;
     }
 
+    fn timer(&mut self, k: &mut Kernel, number: u32, start: u32) {
+        self.rt.timer_expires(k, number, start);
+    }
+
     fn irq_work(&mut self, k: &mut Kernel, cpu: CpuId) {
         self.rt.irq_work(k, cpu);
     }
@@ -281,6 +285,13 @@ impl Class for Ext {
         rt.entity(task).weight = weight;
         callback!(rt, k, set_weight(p, weight), Some(task));
         k.leave();
+    }
+
+    fn set_cgroup(&mut self, k: &mut Kernel, task: TaskId, from: u64) {
+        let rt = &mut *self.rt;
+        let to = rt.cgroup(k.tasks[task].cgroup);
+        let (p, from) = (rt.pointer(task), rt.cgroup(from));
+        callback!(rt, k, cgroup_move(p, from, to), Some(task));
     }
 
     fn has_executed(&mut self, k: &Kernel, task: TaskId) {

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use machine::{CpuSet, LEVELS};
-use policy::native::{ClockCounts, Kernel as KernelTable, TaskStruct};
+use policy::native::{ClockCounts, Expires, Kernel as KernelTable, TaskStruct};
 
 use super::dsq::{self, Dsq};
 use super::flags::*;
@@ -58,6 +58,8 @@ impl Table {
             dsq_take,
             cpu_idles,
             cpu_curr,
+            dsq_move_vtime,
+            timer_start,
         };
         Table { table: Box::into_raw(Box::new(table)) }
     }
@@ -229,7 +231,9 @@ unsafe extern "C" fn dsq_next(
     let lock = rt.dsqs[index].lock.expect("a policy's own queue has a lock");
     k.lock(lock);
     let next = match rt.task_of(after) {
-        Some(task) => dsq::next(&rt.links, task),
+        Some(task) if rt.links[task].dsq == Some(index) => dsq::next(&rt.links, task),
+        // It was moved meanwhile.
+        Some(task) => rt.left_behind.filter(|(moved, _)| *moved == task).and_then(|(_, next)| next),
         None => rt.dsqs[index].first(),
     };
     k.unlock(lock);
@@ -270,6 +274,29 @@ unsafe extern "C" fn dsq_take(table: *mut KernelTable, id: u64, p: *mut TaskStru
     let moved = rt.take(k, cpu, index, task);
     rt.produced += usize::from(moved);
     moved
+}
+
+/// `scx_bpf_dsq_move_vtime` to a queue of the policy's own.
+unsafe extern "C" fn dsq_move_vtime(
+    table: *mut KernelTable,
+    from: u64,
+    p: *mut TaskStruct,
+    to: u64,
+    vtime: u64,
+) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let name = "scx_bpf_dsq_move_vtime";
+    let Some(from) = rt.user_dsq(k, from, name) else { return };
+    let Some(to) = rt.user_dsq(k, to, name) else { return };
+    let Some(task) = rt.passed(k, p, name) else { return };
+    rt.move_between_dsqs(k, [from, to], task, vtime);
+}
+
+unsafe extern "C" fn timer_start(table: *mut KernelTable, expires: Expires, number: u32, ns: u64) {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    rt.timer_start(k, expires, number, ns);
 }
 
 unsafe extern "C" fn select_cpu_dfl(

@@ -14,6 +14,7 @@ mod flags;
 mod idle;
 mod kfuncs;
 mod preempted;
+mod timer;
 mod watchdog;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ use crate::task::Task;
 use dsq::{Dsq, Ids, Link};
 use flags::*;
 use idle::Idle;
+use timer::Timers;
 
 /// The state of a runnable task between the policy and the queues (`SCX_OPSS_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -119,6 +121,8 @@ struct Runtime {
     /// Local queues by CPU, then global ones by node, then the policy's own.
     dsqs: Vec<Dsq>,
     user_dsqs: Ids,
+    /// The task that was last moved between the policy's own queues, and the one that was behind it.
+    left_behind: Option<(TaskId, Option<TaskId>)>,
     idle: Idle,
     builtin_idle: bool,
     direct: Direct,
@@ -132,6 +136,7 @@ struct Runtime {
     /// The policy's task storage, by the address of the map: there are one or two.
     storage: Vec<Vec<(usize, Box<[u64]>)>>,
     bpf_locks: BTreeMap<usize, LockId>,
+    timers: Timers,
     timeout_ns: u64,
     func: Funcs,
     calls: Calls,
@@ -264,7 +269,9 @@ callbacks!(
     cpu_offline,
     init_task,
     exit_task,
-    enable
+    enable,
+    cgroup_move,
+    timer
 );
 
 /// Calls one callback if the policy has it: charges for it, records it, and gives its kfuncs the kernel during the
@@ -328,6 +335,7 @@ impl Runtime {
             rqs: (0..k.cpus.len()).map(|_| ExtRq::default()).collect(),
             dsqs,
             user_dsqs: Ids::default(),
+            left_behind: None,
             idle: Idle::new(k),
             direct: Direct::No,
             dispatching: None,
@@ -336,6 +344,7 @@ impl Runtime {
             produced: 0,
             storage: Vec::new(),
             bpf_locks: BTreeMap::new(),
+            timers: Timers::default(),
             timeout_ns: timeout_ms * 1_000_000,
             func: Funcs::new(k),
             calls: Calls::new(k),

@@ -6,6 +6,7 @@ use trace::Kind;
 use workload::RealTime;
 
 use super::{Change, Failing};
+use crate::cgroup::cgroup_id;
 use crate::checkers::Hint;
 use crate::class::{dequeue, enqueue};
 use crate::engine::Engine;
@@ -56,6 +57,14 @@ impl Engine {
         match change {
             Change::Affinity(task, cpus) => self.set_affinity(task, cpus, t_ns),
             Change::Nice(task, nice) => self.set_nice(task, nice),
+            Change::Cgroup(task, group) => {
+                self.k.sink.hint(t_ns, here, Hint::Regrouped);
+                self.set_cgroup(task, cgroup_id(group));
+            }
+            Change::Quota(group, quota) => {
+                self.k.sink.hint(t_ns, here, Hint::Regrouped);
+                self.k.cgroups[group + 1].quota = quota;
+            }
             Change::Exec(task, process) => {
                 self.k.tasks[task].process = process;
                 self.class.has_executed(&self.k, task);
@@ -186,6 +195,16 @@ impl Engine {
         self.change(task, |engine| {
             engine.k.tasks[task].nice = nice.clamp(-20, 19);
             engine.class.set_nice(&mut engine.k, task);
+        });
+    }
+
+    fn set_cgroup(&mut self, task: TaskId, cgroup: u64) {
+        if matches!(self.k.tasks[task].state, State::New | State::Dead) {
+            return;
+        }
+        self.change(task, |engine| {
+            let from = std::mem::replace(&mut engine.k.tasks[task].cgroup, cgroup);
+            engine.class.set_cgroup(&mut engine.k, task, from);
         });
     }
 

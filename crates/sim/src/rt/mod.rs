@@ -395,6 +395,10 @@ impl Class for Ranked {
         self.below.slice_ends(k, cpu);
     }
 
+    fn timer(&mut self, k: &mut Kernel, number: u32, start: u32) {
+        self.below.timer(k, number, start);
+    }
+
     fn yield_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         if !k.tasks[task].realtime.yes() {
             return self.below.yield_task(k, cpu, task);
@@ -424,6 +428,10 @@ impl Class for Ranked {
         if !k.tasks[task].realtime.yes() {
             self.below.set_nice(k, task);
         }
+    }
+
+    fn set_cgroup(&mut self, k: &mut Kernel, task: TaskId, from: u64) {
+        self.below.set_cgroup(k, task, from);
     }
 
     fn has_executed(&mut self, k: &Kernel, task: TaskId) {

@@ -13,6 +13,7 @@ mod frequency;
 mod fuzz;
 mod housekeeping;
 mod large;
+mod limits;
 mod memory;
 mod objects;
 mod piles;

@@ -29,6 +29,19 @@ fn random_cases_come_out_well() {
     assert!(swarmed.decisions >= least, "{} decisions", swarmed.decisions);
 }
 
+/// Cgroups within cgroups, with limits and weights that change.
+#[test]
+fn random_trees_of_cgroups_come_out_well() {
+    let paceline = policy::find("paceline", &HONEST).unwrap();
+    let swarmed = swarm(0..cases(), &[paceline]);
+    let all: Vec<String> = swarmed
+        .failures
+        .iter()
+        .map(|failure| format!("seed {}: {}: {}", failure.seed, failure.what, failure.error))
+        .collect();
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
 /// Findings of long runs: chance brings each about once in some hundred thousand cases. A slice was used up before its
 /// tick; a task moved before its wakeup. A change from outside left interrupts pending on an idle CPU. A nice value
 /// changed between a task's blocking and its CPU's next turn. A seed gives the same case for as long as cases are made
@@ -67,7 +80,7 @@ fn liar(policy: &'static Policy, promises: fn(&Instance) -> Promises) -> &'stati
 #[test]
 fn a_policy_that_promises_too_much_is_found() {
     type Lie = (&'static str, &'static Policy, fn(&Instance) -> Promises);
-    let lies: [Lie; 5] = [
+    let lies: [Lie; 6] = [
         ("lockless", &baseline::FIFO, |_| Promises { lockless: true, ..Promises::default() }),
         ("work conservation", &baseline::PILE, |_| Promises {
             idle_while_runnable_ns_max: Some(1_000_000),
@@ -79,6 +92,10 @@ fn a_policy_that_promises_too_much_is_found() {
         }),
         ("idle wait", &baseline::FIFO, |_| Promises {
             sched_idle_wait_ns_max: Some(1_000_000),
+            ..Promises::default()
+        }),
+        ("quota", &baseline::FIFO, |_| Promises {
+            heeds_cgroup_limits: true,
             ..Promises::default()
         }),
         ("preemption", &cas::O1, |_| Promises { never_preempts: true, ..Promises::default() }),

@@ -3,6 +3,7 @@
 #pragma once
 #include "knobs.h"
 #include "clock_state.h"
+#include "limit.h"
 #include "vtime.h"
 
 struct avx_task {
@@ -50,7 +51,7 @@ static __always_inline void account(struct task_struct *p, s32 at)
 	charge_ns = clock_charge(&task->clock, slot, at, ran_ns, now, &of);
 	cpu->since_ns = now;
 	if (slot) {
-		task_table_charge(slot, p, ran_ns);
+		task_charge(slot, p, ran_ns);
 		tell_levels(slot, &of);
 	}
 	cpu->vtime = vtime_run(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);

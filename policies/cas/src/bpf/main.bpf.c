@@ -267,6 +267,11 @@ static const struct roles roles = {
 	.create = create,
 };
 
+s32 OP_SLEEPABLE(cas_init)
+{
+	return chassis_create();
+}
+
 #ifdef O1
 OPS(o1) = {
 	.name = "o1",
@@ -288,6 +293,6 @@ OPS(cas) = {
 	.disable = (void *)cas_disable,
 	.dump_task = KERNEL_ONLY(cas_dump_task),
 	.init_task = (void *)cas_init_task,
-	.init = (void *)chassis_init,
+	.init = (void *)cas_init,
 	.flags = SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 };

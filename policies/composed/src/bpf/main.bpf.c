@@ -20,12 +20,15 @@
 
 LICENSE;
 
-/* A task with a deal goes to the CPU of the deal; any other waits for a CPU. */
+/*
+ * A task whose cgroup has had its CPU time waits for the next period. One with a deal goes to the
+ * CPU of the deal. Any other waits for a CPU.
+ */
 void OP(paceline_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 here = scx_bpf_task_cpu(p);
 
-	if (shares_kinds() && deal_follow(p, here))
+	if (limit_holds(p) || (shares_kinds() && deal_follow(p, here)))
 		return;
 	queue_up(p, enq_flags);
 	/* Its CPU has no other task, and does not look again before it idles. */
@@ -173,14 +176,6 @@ static __always_inline void vacate(s32 cpu)
 	state->present = VTIME_IDLE;
 }
 
-void OP(paceline_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
-{
-	struct task_slot *slot = task_slot(p);
-
-	if (slot)
-		slot->cgroup = cgroup_id(to);
-}
-
 static __always_inline s32 enter(struct task_struct *p)
 {
 	return tasks_add(p) ? 0 : -ENOMEM;
@@ -219,7 +214,6 @@ OPS(paceline) = {
 	.enqueue = (void *)paceline_enqueue,
 	.update_idle = (void *)chassis_update_idle,
 	.set_cpumask = (void *)paceline_set_cpumask,
-	.cgroup_move = (void *)paceline_cgroup_move,
 	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP |
 		 SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name = "paceline",

@@ -297,6 +297,7 @@ __noinline bool take_first(s32 cpu, u64 queue)
 {
 	struct pl_cpu *state = cpus_of(cpu);
 
+	limit_clear(queue);
 	/* A task that preempts is not overtaken. */
 	if (orders_contexts() && state && !is_preempted(state) && take_sibling(cpu, queue))
 		return true;

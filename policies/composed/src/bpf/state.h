@@ -8,6 +8,7 @@
 #include "knobs.h"
 #include "shares.h"
 #include "swap.h"
+#include "limit.h"
 #include "task_table.h"
 #include "topology.h"
 
@@ -179,7 +180,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 		cpu->share.brief = has_short_turns(of);
 	}
 	if (slot) {
-		task_table_charge(slot, p, ran_ns);
+		task_charge(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
 	}
 	if (!task || !shares_kinds())

@@ -4,6 +4,7 @@
 #include "domain.h"
 #include "cpus.h"
 #include "knobs.h"
+#include "limit.h"
 #include "task_table.h"
 
 /* Domains' queues have a clock each, too: see queue.h. */
@@ -53,7 +54,7 @@ static __always_inline void charge(struct task_struct *p, s32 at)
 	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (!slot)
 		return;
-	task_table_charge(slot, p, ran_ns);
+	task_charge(slot, p, ran_ns);
 	if (domain < TYPES_MAX)
 		slot->ran_ns.of[domain] += ran_ns;
 }

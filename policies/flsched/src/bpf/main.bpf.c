@@ -185,6 +185,11 @@ static const struct roles roles = {
 	.vacate = vacate,
 };
 
+s32 OP_SLEEPABLE(flsched_init)
+{
+	return chassis_create();
+}
+
 OPS(flsched) = {
 	CHASSIS_OPS,
 	.select_cpu = (void *)flsched_select_cpu,
@@ -193,7 +198,7 @@ OPS(flsched) = {
 	.tick = (void *)flsched_tick,
 	.update_idle = KERNEL_ONLY(chassis_update_idle),
 	.disable = (void *)flsched_disable,
-	.init = (void *)chassis_init,
+	.init = (void *)flsched_init,
 	.flags = SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name = "flsched",
 };

@@ -85,14 +85,6 @@ static __always_inline void vacate(s32 cpu)
 		state->pid = 0;
 }
 
-void OP(uneven_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
-{
-	struct task_slot *slot = task_slot(p);
-
-	if (slot)
-		slot->cgroup = cgroup_id(to);
-}
-
 static __always_inline s32 enter(struct task_struct *p)
 {
 	return tasks_add(p) ? 0 : -ENOMEM;
@@ -130,7 +122,6 @@ OPS(uneven) = {
 	.enqueue = (void *)uneven_enqueue,
 	.update_idle = KERNEL_ONLY(chassis_update_idle),
 	.set_cpumask = (void *)uneven_set_cpumask,
-	.cgroup_move = (void *)uneven_cgroup_move,
 	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ALLOW_QUEUED_WAKEUP |
 		 SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name = "uneven",

@@ -5,6 +5,7 @@
 #include "cpus.h"
 #include "knobs.h"
 #include "shares.h"
+#include "limit.h"
 #include "task_table.h"
 #include "topology.h"
 #include "vtime.h"
@@ -60,7 +61,7 @@ static __always_inline void charge(struct task_struct *p, s32 at)
 	cpu->counted = count_now(at);
 	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (slot) {
-		task_table_charge(slot, p, ran_ns);
+		task_charge(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
 		count_into(slot, kind, before, cpu->counted);
 	}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cgroups have the CPU time of their `cpu.max`, and no more in any period.
+
+use std::collections::BTreeMap;
+
+use machine::find;
+use policies::POLICIES;
+use policy::Instance;
+use sim::{Change, Fault, Options, Scenario, Scheduler, run};
+
+const MS: u64 = 1_000_000;
+const SECONDS: f64 = 10.0;
+/// Tasks begin when the policy knows their cgroups.
+const DELAY_MS: u64 = 200;
+
+/// Runs of this policy are checked: no period is exceeded by more than a tick for each CPU.
+fn scenario(machine: &str, policy: &str, tasks: &str, groups: &str) -> Scenario {
+    let text = format!(
+        r#"{{"global": {{"duration": {SECONDS}}}, "tasks": {{{tasks}}}, "taskgroups": {{{groups}}}}}"#
+    );
+    let workload = workload::rtapp::parse("limits", &text).unwrap();
+    let policy = Scheduler::Policy(Instance::parse(policy, &POLICIES).unwrap());
+    let scenario = Scenario::new(find(machine).unwrap(), workload, policy);
+    Scenario { options: Options { check: true, ..scenario.options.clone() }, ..scenario }
+}
+
+/// CPU time of each kind of task since it began, in CPUs, by the name up to the first `-`.
+fn cpus(scenario: &Scenario) -> BTreeMap<String, f64> {
+    let outcome = run(scenario).unwrap();
+    let mut cpus = BTreeMap::new();
+    for (tid, task) in outcome.progress.keys().zip(&scenario.workload.tasks) {
+        let name = task.name.split('-').next().unwrap();
+        let cpu_s = outcome.observed.tasks[tid].cpu_ns as f64 / 1e9;
+        *cpus.entry(name.to_string()).or_default() += cpu_s / (SECONDS - DELAY_MS as f64 / 1e3);
+    }
+    cpus
+}
+
+fn hogs(name: &str, instances: usize, group: &str) -> String {
+    format!(
+        r#""{name}": {{"instance": {instances}, "run": 5000, "loop": -1, "delay": {}, "taskgroup": "{group}"}}"#,
+        DELAY_MS * 1000
+    )
+}
+
+/// The longest wait for a CPU, in seconds.
+fn longest_wait_s(scenario: &Scenario) -> f64 {
+    let outcome = run(scenario).unwrap();
+    let longest_ns = outcome.observed.tasks.values().map(|task| task.wait_max_ns).max().unwrap();
+    {
+        for (tid, t) in &outcome.observed.tasks {
+            eprintln!("{tid} {} {}", t.cpu_ns, t.wait_max_ns);
+        }
+        longest_ns as f64 / 1e9
+    }
+}
+
+fn near(had: f64, quota: f64, of: &str) {
+    assert!((had / quota - 1.0).abs() < 0.02, "{of}: {had} CPUs, not {quota}");
+}
+
+#[test]
+fn a_cgroup_has_its_quota_with_one_thread_and_with_many() {
+    for (percent, threads) in [(10, 1), (10, 64), (50, 1), (50, 7), (150, 2), (150, 64)] {
+        let max = format!(r#""/web": {{"max": "{} 100000"}}"#, percent * 1000);
+        let own = cpus(&scenario("numa-2x4", "paceline", &hogs("web", threads, "/web"), &max));
+        near(own["web"], f64::from(percent) / 100.0, &format!("{percent} %, {threads} threads"));
+    }
+    let max = r#""/web": {"max": "10000 100000"}"#;
+    let ignored = scenario("numa-2x4", "paceline:cgroups=ignore", &hogs("web", 7, "/web"), max);
+    assert!(cpus(&ignored)["web"] > 6.9, "the control arm has no limit");
+}
+
+#[test]
+fn a_cgroup_in_another_has_what_both_allow() {
+    let tasks = [hogs("own", 2, "/web"), hogs("a", 3, "/web/a"), hogs("b", 3, "/web/b")].join(", ");
+    let limits = |outer: u32, a: u32, b: u32| {
+        format!(
+            r#""/web": {{"max": "{outer} 100000"}}, "/web/a": {{"max": "{a} 100000"}},
+            "/web/b": {{"max": "{b} 10000"}}"#
+        )
+    };
+    let own = cpus(&scenario("numa-2x4", "paceline", &tasks, &limits(300_000, 50_000, 1_000)));
+    near(own["a"], 0.5, "the first within");
+    near(own["b"], 0.1, "the second within");
+    near(own["own"], 2.0, "the outer's own, as many as there are threads");
+    let own = cpus(&scenario("numa-2x4", "paceline", &tasks, &limits(50_000, 50_000, 10_000)));
+    near(own.values().sum(), 0.5, "all of it");
+}
+
+/// A turn lasts a tick of 4 ms. Where all have one after the other, each waits for as long as the quota needs for the
+/// turns of all.
+#[test]
+fn threads_of_a_cgroup_take_turns() {
+    for (percent, threads) in [(10, 7), (10, 64), (50, 64), (150, 64)] {
+        let max = format!(r#""/web": {{"max": "{} 100000"}}"#, percent * 1000);
+        let tasks = [
+            hogs("web", threads, "/web"),
+            r#""other": {"instance": 3, "run": 9, "loop": -1}"#.into(),
+        ];
+        let round_s = 0.004 * threads as f64 / (f64::from(percent) / 100.0);
+        let wait_s = longest_wait_s(&scenario("numa-2x4", "paceline", &tasks.join(", "), &max));
+        assert!(
+            wait_s < 1.2 * round_s + 0.1,
+            "{percent} %, {threads} threads: {wait_s} s, a round {round_s}"
+        );
+    }
+}
+
+/// A task that needs 18 ms every 200 ms, within 10 ms in 100.
+#[test]
+fn what_is_saved_up_can_be_had_in_a_burst() {
+    let task = format!(
+        r#""web": {{"run": 18000, "sleep": 182000, "loop": -1, "delay": {}, "taskgroup": "/web"}}"#,
+        DELAY_MS * 1000
+    );
+    let waits_s = |burst: u32| {
+        let max = format!(r#""/web": {{"max": "10000 100000", "burst": {burst}}}"#);
+        longest_wait_s(&scenario("plain-2", "paceline", &task, &max))
+    };
+    let (with, without) = (waits_s(10_000), waits_s(0));
+    assert!(with < 0.001, "it waited for {with} s");
+    assert!(without > 0.05, "without a burst for the next period, not {without} s");
+}
+
+/// Each thread has a thousandth of a CPU's 64th part: none would run for a minute.
+#[test]
+fn the_watchdog_sees_tasks_that_wait_for_their_limit_run() {
+    let max = r#""/web": {"max": "1000 1000000"}"#;
+    let long = |scenario: Scenario| {
+        let workload = scenario.workload.clone();
+        let duration_ns = Some(70_000 * MS);
+        Scenario { workload: workload::Workload { duration_ns, ..workload }, ..scenario }
+    };
+    let scenario = long(scenario("plain-2", "paceline", &hogs("web", 64, "/web"), max));
+    let outcome = run(&scenario).unwrap();
+    let cpu_ns: u64 = outcome.observed.tasks.values().map(|task| task.cpu_ns).sum();
+    assert!(cpu_ns < 300 * MS, "{cpu_ns} ns, and 70 ms are allowed");
+}
+
+#[test]
+fn a_limit_that_changes_or_ends_frees_the_tasks_that_wait() {
+    let mut scenario = scenario(
+        "plain-2",
+        "paceline",
+        &hogs("web", 2, "/web"),
+        r#""/web": {"max": "1000 1000000"}"#,
+    );
+    let at = |at_ms: u64, change| Fault { at_ns: at_ms * MS, change };
+    scenario.faults = vec![at(5_000, Change::Quota(0, None))];
+    let lifted = cpus(&scenario)["web"];
+    assert!((0.95..1.05).contains(&(lifted / (2.0 * 4.9 / 9.8))), "{lifted} CPUs");
+    scenario.faults = vec![at(5_000, Change::Cgroup(0, None))];
+    let moved = cpus(&scenario)["web"];
+    assert!((0.95..1.05).contains(&(moved / (4.9 / 9.8))), "{moved} CPUs");
+}
