@@ -61,14 +61,11 @@ impl Limits {
 
     /// Has a cgroup's limit hold. Returns its number, or that of the one around it if there are too many.
     fn hold(&mut self, id: u64, quota: Quota, around: u32, view: &View<'_>) -> u32 {
-        let number =
-            match self.known.get(&id).map(|known| known.number).or_else(|| self.number(view)) {
-                Some(number) => number,
-                None => {
-                    self.without += 1;
-                    return around;
-                }
-            };
+        let own = self.known.get(&id).map(|known| known.number);
+        let Some(number) = own.or_else(|| self.number(view)) else {
+            self.without += 1;
+            return around;
+        };
         let now = Known { number, quota, around, look: self.looks };
         let was = self.known.insert(id, now);
         if was.is_none_or(|was| (was.quota, was.around) != (quota, around)) {

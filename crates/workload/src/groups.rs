@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn what_is_no_path_or_no_weight_is_refused() {
         for (from, to, said) in [
-            ("\"/batch\"", "\"batch\"", "f:3: taskgroup: expected a path from the root"),
+            ("\"/batch\"", "\"batch\"", "taskgroup: expected a path from the root"),
             ("\"/batch\"", "\"/../up\"", "taskgroup: expected a path"),
             ("400", "0", "f:4: weight: expected 1 to 10000"),
             ("\"weight\"", "\"heavy\"", "/web: heavy is not known; there are weight, idle, max"),

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 
 use machine::CpuSet;
 use policy::native::{
-    Cgroup, Kernel as KernelTable, KernfsNode, SchedExtEntity, SchedExtOps, ScxInitTaskArgs,
-    TaskStruct,
+    Cgroup, Expires, Kernel as KernelTable, KernfsNode, SchedExtEntity, SchedExtOps,
+    ScxInitTaskArgs, TaskStruct,
 };
 
 use crate::account::Func;
@@ -36,7 +36,6 @@ use crate::task::Task;
 use dsq::{Dsq, Ids, Link};
 use flags::*;
 use idle::Idle;
-use timer::Timers;
 
 /// The state of a runnable task between the policy and the queues (`SCX_OPSS_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -104,6 +103,14 @@ struct Inserted {
     seq: Option<u64>,
     dsq: u64,
     flags: u64,
+}
+
+/// Timers by number: the function of each, and how often it was started.
+#[derive(Default)]
+struct Timers {
+    started: Vec<(Option<Expires>, u32)>,
+    /// One expires.
+    expires: bool,
 }
 
 /// State that the class and the kfuncs share.

@@ -10,14 +10,6 @@ use crate::event::{Due, Irq};
 use crate::ids::TaskId;
 use crate::kernel::Kernel;
 
-/// Timers by number: the function of each, and how often it was started.
-#[derive(Default)]
-pub(super) struct Timers {
-    started: Vec<(Option<Expires>, u32)>,
-    /// One expires.
-    expires: bool,
-}
-
 impl Runtime {
     /// `bpf_timer_start`: the timer expires on this CPU.
     pub(super) fn timer_start(&mut self, k: &mut Kernel, expires: Expires, number: u32, ns: u64) {

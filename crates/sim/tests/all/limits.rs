@@ -21,7 +21,7 @@ fn scenario(machine: &str, policy: &str, tasks: &str, groups: &str) -> Scenario 
     let workload = workload::rtapp::parse("limits", &text).unwrap();
     let policy = Scheduler::Policy(Instance::parse(policy, &POLICIES).unwrap());
     let scenario = Scenario::new(find(machine).unwrap(), workload, policy);
-    Scenario { options: Options { check: true, ..scenario.options.clone() }, ..scenario }
+    Scenario { options: Options { check: true, ..scenario.options }, ..scenario }
 }
 
 /// CPU time of each kind of task since it began, in CPUs, by the name up to the first `-`.
