@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Shell scripts as root in a guest, with the command in it.
 
+mod limits;
 mod machine;
 mod record;
 mod run;

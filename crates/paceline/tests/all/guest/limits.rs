@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Limits of cgroups on a real kernel.
+
+use crate::guest::{in_guest_that_waits, in_guest_with, oldest};
+
+fn script(policy: &str) -> String {
+    format!("POLICY={policy}\n{}", include_str!("scripts/limits.sh"))
+}
+
+#[test]
+fn cgroups_have_the_cpu_time_of_their_limits() {
+    in_guest_that_waits(&script("paceline"));
+}
+
+#[test]
+#[ignore = "night: as on the newest kernel"]
+fn cgroups_have_the_cpu_time_of_their_limits_on_the_oldest_kernel() {
+    in_guest_with(oldest(2), &script("paceline"));
+}
