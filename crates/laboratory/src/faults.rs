@@ -14,6 +14,7 @@ const FAULTS: &[(&str, &str)] = &[
     ("hotplug", include_str!("../../../faults/hotplug.sh")),
     ("keeps", include_str!("../../../faults/keeps.sh")),
     ("kill-loader", include_str!("../../../faults/kill-loader.sh")),
+    ("limits", include_str!("../../../faults/limits.sh")),
     ("many-cpus", include_str!("../../../faults/many-cpus.sh")),
     ("pages", include_str!("../../../faults/pages.sh")),
     ("rebinds", include_str!("../../../faults/rebinds.sh")),
