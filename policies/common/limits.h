@@ -205,6 +205,16 @@ __noinline int limit_clear(u64 queue)
 	return 0;
 }
 
+/*
+ * Takes the first task of a queue that this CPU may run, and that need not wait for a limit.
+ * Whether there was one.
+ */
+static __always_inline bool limit_take_first(u64 queue)
+{
+	limit_clear(queue);
+	return vtime_take(queue, knob_slice_ns);
+}
+
 /* p leaves the policy, and will not use what it has reserved. */
 static __always_inline void limit_leave(struct task_struct *p)
 {

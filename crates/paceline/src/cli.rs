@@ -232,8 +232,7 @@ pub struct Compare {
     /// only)
     #[arg(long, value_name = "MACHINE", add = ArgValueCompleter::new(complete::machines))]
     pub clocks: Option<String>,
-    /// Load policies although cgroups have limits (cpu.max, and cpu.weight but with tenant=cgroup), which they
-    /// would ignore (here only)
+    /// Load policies although cgroups have limits (cpu.max, cpu.weight) that they would ignore (here only)
     #[arg(long)]
     pub ignore_cgroup_limits: bool,
     /// Show on standard error what the workload writes, as it does (vm and here; in a guest that takes work, which is
@@ -570,8 +569,7 @@ pub struct Run {
     /// name or a TOML file
     #[arg(long, value_name = "MACHINE", add = ArgValueCompleter::new(complete::machines))]
     pub clocks: Option<String>,
-    /// Load it although cgroups have limits (cpu.max, and cpu.weight unless it is paceline or has
-    /// tenant=cgroup), which it would ignore
+    /// Load it although cgroups have limits (cpu.max, cpu.weight) that it would ignore
     #[arg(long)]
     pub ignore_cgroup_limits: bool,
     /// Run this command, after `--`, and unload when it ends; its status is passed on

@@ -303,7 +303,7 @@ fn limits(facts: &Facts) -> Finding {
     let Some(first) = all.first() else { return finding("cgroup limits", Some(true), "none") };
     let found = finding("cgroup limits", None, format!("{}, {first} the first", all.len()));
     Finding { all, ..found }.mend(
-        "paceline heeds them; other policies ignore cpu.max, and cpu.weight without tenant=cgroup (uneven cores): `run` \
+        "paceline heeds them; avx-fair, dino and policies of uneven cores heed cpu.max; where one is ignored `run` \
          refuses unless told to; --json has them all",
     )
 }

@@ -89,6 +89,7 @@ impl Keeps {
             "runs where no other task wants the CPU, and else for a turn about every 2 s",
         ),
         sched_batch: Kept::yes("no wakeup preempts, but of SCHED_IDLE tasks"),
+        cpu_max: Kept::yes("tasks wait for the next period, within a tick for each CPU"),
         ..Keeps::NOTHING
     };
 

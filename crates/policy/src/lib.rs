@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 mod build;
 mod config;
 mod control;
+mod heeding;
 mod instance;
 mod keeper;
 mod keeps;
@@ -27,6 +28,7 @@ pub mod table;
 
 pub use build::{Build, Variable};
 pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Quota, Sources, Told, View};
+pub use heeding::heeding_limits;
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use keeps::{Extent, Keeps, Kept};

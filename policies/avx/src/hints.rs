@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use policy::table::TaskView;
-use policy::{Control, Instance, Profile, Sources, Topology, View};
+use policy::{Control, Instance, Profile, Sources, Topology, View, heeding_limits};
 
 /// Tasks that are not known yet are charged in full, so a new task is looked at soon.
 const LOOK_NS: u64 = 20_000_000;
@@ -13,7 +13,7 @@ const LOOK_NS: u64 = 20_000_000;
 const LOOKS_MAX: u32 = 25;
 
 pub(crate) fn plan(_: &Instance, _: &Topology, profile: &Profile) -> Box<dyn Control> {
-    levels(profile)
+    heeding_limits(levels(profile))
 }
 
 /// Tells the data plane the license levels of a profile's programs, in tasks' shares: 1 + the level, or 0.

@@ -92,6 +92,7 @@ fn promises(_: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
         sched_idle_wait_ns_max: Some(10_000 * MS),
+        heeds_cgroup_limits: true,
         ..Promises::default()
     }
 }

@@ -91,7 +91,6 @@ pub static PACELINE: Policy = Policy {
     },
     keeps: Keeps {
         cpu_weight: Kept::yes("each level divides its CPU time by weight, within a second"),
-        cpu_max: Kept::yes("tasks wait for the next period, within a tick for each CPU"),
         ..Keeps::BY_VIRTUAL_TIME
     },
     control: Some(Plan { begin: control::begin, told }),

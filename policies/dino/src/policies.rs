@@ -4,7 +4,7 @@
 
 use policy::{
     Control, Fit, Instance, Keeps, Knob, Plan, Policy, Profile, Promises, Site, TICK_NS_MAX, Told,
-    Topology, Trials, Tried, Unit, Variable,
+    Topology, Trials, Tried, Unit, Variable, heeding_limits,
 };
 
 use crate::control::{Places, Planner, Rule};
@@ -164,7 +164,7 @@ pub fn homes(topology: &Topology, profile: &Profile) -> Box<dyn Control> {
 }
 
 fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<dyn Control> {
-    Box::new(Places::new(topology, profile, rule(instance)))
+    heeding_limits(Box::new(Places::new(topology, profile, rule(instance))))
 }
 
 fn rule(instance: &Instance) -> Rule {
@@ -195,6 +195,7 @@ fn promises(_: &Instance) -> Promises {
     Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
         sched_idle_wait_ns_max: Some(10_000 * MS),
+        heeds_cgroup_limits: true,
         ..Promises::default()
     }
 }

@@ -3,7 +3,7 @@
 
 use policy::{
     Control, Fit, Instance, Keeps, Kept, Knob, Plan, Policy as Scheduler, Profile, Promises, Site,
-    TICK_NS_MAX, Told, Topology, Trials, Tried, Unit, Variable,
+    TICK_NS_MAX, Told, Topology, Trials, Tried, Unit, Variable, heeding_limits,
 };
 
 use crate::control::{DEVIATION, Inside, Rule, Shares};
@@ -275,7 +275,8 @@ fn control(instance: &Instance, topology: &Topology, profile: &Profile) -> Box<d
     let tenancy =
         [Tenancy::Thread, Tenancy::Program, Tenancy::Cgroup][instance.get("tenant") as usize];
     let inside = [Inside::Even, Inside::Utility][instance.get("inside") as usize];
-    Box::new(Shares::new(instance, topology, profile, Rule { policy, base, tenancy, inside }))
+    let rule = Rule { policy, base, tenancy, inside };
+    heeding_limits(Box::new(Shares::new(instance, topology, profile, rule)))
 }
 
 /// min-fair's control plane with this target, for a policy that composes it with others.
@@ -326,6 +327,7 @@ fn promises(instance: &Instance) -> Promises {
         idle_while_runnable_ns_max: Some(TICK_NS_MAX),
         sched_idle_wait_ns_max: Some(10_000 * MS),
         heeds_cgroup_weights: instance.get("tenant") == CGROUP,
+        heeds_cgroup_limits: true,
         ..Promises::default()
     }
 }

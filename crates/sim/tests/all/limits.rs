@@ -10,6 +10,8 @@ use sim::{Change, Fault, Options, Scenario, Scheduler, run};
 
 const MS: u64 = 1_000_000;
 const SECONDS: f64 = 10.0;
+/// One of each folder whose policies keep limits.
+const POLICIES_OF_LIMITS: [&str; 4] = ["paceline", "min-fair", "dino", "avx-fair"];
 /// Tasks begin when the policy knows their cgroups.
 const DELAY_MS: u64 = 200;
 
@@ -61,10 +63,15 @@ fn near(had: f64, quota: f64, of: &str) {
 
 #[test]
 fn a_cgroup_has_its_quota_with_one_thread_and_with_many() {
-    for (percent, threads) in [(10, 1), (10, 64), (50, 1), (50, 7), (150, 2), (150, 64)] {
+    let sizes = [(10, 1), (10, 64), (50, 1), (50, 7), (150, 2), (150, 64)];
+    for (percent, threads, policy) in sizes
+        .iter()
+        .flat_map(|(percent, threads)| POLICIES_OF_LIMITS.map(|it| (*percent, *threads, it)))
+    {
         let max = format!(r#""/web": {{"max": "{} 100000"}}"#, percent * 1000);
-        let own = cpus(&scenario("numa-2x4", "paceline", &hogs("web", threads, "/web"), &max));
-        near(own["web"], f64::from(percent) / 100.0, &format!("{percent} %, {threads} threads"));
+        let own = cpus(&scenario("numa-2x4", policy, &hogs("web", threads, "/web"), &max));
+        let of = format!("{policy}, {percent} %, {threads} threads");
+        near(own["web"], f64::from(percent) / 100.0, &of);
     }
     let max = r#""/web": {"max": "10000 100000"}"#;
     let ignored = scenario("numa-2x4", "paceline:cgroups=ignore", &hogs("web", 7, "/web"), max);

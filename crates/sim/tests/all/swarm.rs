@@ -32,8 +32,9 @@ fn random_cases_come_out_well() {
 /// Cgroups within cgroups, with limits and weights that change.
 #[test]
 fn random_trees_of_cgroups_come_out_well() {
-    let paceline = policy::find("paceline", &HONEST).unwrap();
-    let swarmed = swarm(0..cases(), &[paceline]);
+    let policies = ["paceline", "min-fair", "dino", "avx-fair"];
+    let policies = policies.map(|name| policy::find(name, &HONEST).unwrap());
+    let swarmed = swarm(0..cases(), &policies);
     let all: Vec<String> = swarmed
         .failures
         .iter()

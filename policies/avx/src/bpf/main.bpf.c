@@ -23,7 +23,8 @@ LICENSE;
 
 void OP(avx_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	queue_up(p, enq_flags);
+	if (!limit_holds(p))
+		queue_up(p, enq_flags);
 }
 
 /* Called before prev's own `stopping`: prev's charge up to now decides which task is next. */
@@ -92,6 +93,6 @@ OPS(avx) = {
 	FAIR_OPS,
 	.enqueue = (void *)avx_enqueue,
 	.update_idle = (void *)chassis_update_idle,
-	.flags = SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name = "avx",
 };

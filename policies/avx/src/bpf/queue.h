@@ -126,14 +126,13 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	if (take_forgotten(cpu, 0, 0, knob_slice_ns))
 		return true;
 	from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
-	if (from >= 0 && vtime_take(from, knob_slice_ns))
+	if (from >= 0 && limit_take_first(from))
 		return true;
 	/*
 	 * All tasks there may be pinned to that CPU, and a task that waits behind a real-time task
 	 * has the lowest vtime for ever. So this CPU's own queue is tried next.
 	 */
-	if (from >= 0 && from != cpu && queue_goes_first(cpu, prev) &&
-	    vtime_take(cpu, knob_slice_ns))
+	if (from >= 0 && from != cpu && queue_goes_first(cpu, prev) && limit_take_first(cpu))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;

@@ -42,7 +42,8 @@ static __always_inline s32 claim_at_home(struct task_struct *p, s32 prev_cpu, u6
 
 void OP(dino_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	queue_up(p, enq_flags);
+	if (!limit_holds(p))
+		queue_up(p, enq_flags);
 }
 
 /* Share: a task that is to go home leaves, although no other waits. */

@@ -264,7 +264,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 /* Takes the first task of a queue, if there is one. Not inlined: the verifier walks it once. */
 __noinline bool take_first(u64 queue)
 {
-	return vtime_take(queue, knob_slice_ns);
+	return limit_take_first(queue);
 }
 
 /* The distance of a queue's first task from vtime_now; S64_MAX: the queue is empty. */

@@ -106,7 +106,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	}
 	if (take_overdue(cpu, least, knob_slice_ns))
 		return true;
-	if (found && vtime_take(queue, knob_slice_ns))
+	if (found && limit_take_first(queue))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;
@@ -114,7 +114,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		return false;
 	/* Nothing to run: take any task. */
 	for (i = 0; i < TYPES_MAX; i++)
-		if (i < nr_types && vtime_take(queue_of_kind(i), knob_slice_ns))
+		if (i < nr_types && limit_take_first(queue_of_kind(i)))
 			return true;
 	return cpu_queue_take_near(cpu, true);
 }

