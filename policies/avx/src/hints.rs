@@ -92,15 +92,13 @@ mod tests {
     use policy::{Keeper, NoMemory};
 
     use super::*;
-    use crate::AVX_FAIR;
 
     #[test]
     fn a_thread_that_waits_for_long_is_known_by_the_name_that_it_takes() {
         let mut keeper = Keeper::new();
         let place = keeper.enter(7, 7, 100).unwrap();
-        let instance = Instance::default(&AVX_FAIR);
         let profile = [("x265".to_string(), vec![2.0])].into();
-        let mut hints = plan(&instance, &Topology::default(), &profile);
+        let mut hints = levels(&profile);
         let mut look = |keeper: &Keeper, name: &str| {
             hints.step(&View {
                 now_ns: 0,
