@@ -209,17 +209,8 @@ static __always_inline void dsq_hand_back(u64 dsq_id, s32 cpu)
 		dsq_send(p, scx_bpf_task_cpu(p) == cpu ? SCX_DSQ_LOCAL_ON | cpu : SCX_DSQ_GLOBAL);
 }
 
-/* The same for a DSQ of tasks of several CPUs: those on that CPU's runqueue. */
-static __always_inline void dsq_push_off(u64 dsq_id, s32 cpu)
-{
-	struct task_struct *p;
-
-	dsq_for_each(p, dsq_id)
-	{
-		if (scx_bpf_task_cpu(p) == cpu)
-			dsq_send(p, SCX_DSQ_LOCAL_ON | cpu);
-	}
-}
+/* The same for one task, in dsq_for_each, whose CPU goes offline. */
+#define dsq_push_off(p) dsq_send(p, SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p))
 
 static __always_inline void scx_bpf_task_set_slice(struct task_struct *p, u64 slice)
 {

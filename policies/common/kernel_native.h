@@ -99,7 +99,7 @@ EXPORT struct kernel *kernel;
 #define dsq_take(p, dsq_id)		     kernel->dsq_take(kernel, dsq_id, p)
 #define dsq_move_vtime(p, from, to, vtime)   kernel->dsq_move_vtime(kernel, from, p, to, vtime)
 #define dsq_hand_back(dsq_id, cpu)	     ((void)0) /* the simulator does it */
-#define dsq_push_off(dsq_id, cpu)	     ((void)0) /* the same */
+#define dsq_push_off(p)			     ((void)0) /* the same */
 #define cgroup_of_newcomer(args)	     ((args)->cgroup ? (args)->cgroup->kn->id : 0)
 #define cgroup_id(cgroup)		     ((cgroup)->kn->id)
 #define bpf_get_current_task_btf()	     kernel->forker(kernel) /* no class changes there */

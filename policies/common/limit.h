@@ -10,7 +10,10 @@
 
 #define LIMITS_DEEP 32 /* limits in limits that are looked at */
 
-/* Begins the next period, or the one after it, if it is time. */
+/*
+ * Begins the next period if it is time, or that which is now. The first one begins with the first
+ * use, so that the periods of many cgroups do not all end at once.
+ */
 static __always_inline void limit_renew(struct limit *limit, u64 now)
 {
 	u64 ends = limit->ends_ns, period = limit->period_ns, quota = limit->quota_ns, periods;
@@ -18,12 +21,12 @@ static __always_inline void limit_renew(struct limit *limit, u64 now)
 
 	if (!period || !quota || (s64)(now - ends) < 0)
 		return;
-	periods = (now - ends) / period + 1;
-	if (!__sync_bool_compare_and_swap(&limit->ends_ns, ends, ends + periods * period))
+	periods = ends ? (now - ends) / period + 1 : 1;
+	if (!__sync_bool_compare_and_swap(&limit->ends_ns, ends, (ends ?: now) + periods * period))
 		return;
 	/* Below 0 if the limit has been lowered. */
 	room = quota + limit->burst_ns - limit->left_ns - limit->reserved_ns;
-	more = room < 0 || periods > (u64)room / quota ? room : (s64)(periods * quota);
+	more = !ends || room < 0 || periods > (u64)room / quota ? room : (s64)(periods * quota);
 	__sync_fetch_and_add(&limit->left_ns, more);
 }
 

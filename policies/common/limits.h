@@ -102,8 +102,7 @@ __noinline int limit_resume(u32 at)
 	return 0;
 }
 
-/* How long p runs at least before a tick can end its turn, or before it sleeps if that is sooner.
- */
+/* How long a task runs at least: until a tick can end its turn, or until it sleeps before that. */
 static __always_inline u32 limit_turn(const struct task_slot_of *of)
 {
 	return of->turn_ns && of->turn_ns < tick_ns ? of->turn_ns : tick_ns;
@@ -245,7 +244,7 @@ static __always_inline void limit_start(struct task_struct *p, s32 cpu)
 	struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
 	u32 at = cpu_index(cpu);
 
-	if (!slot || !slot->limit || at >= MAX_CPUS)
+	if (!slot || at >= MAX_CPUS)
 		return;
 	of->held_ns = 0;
 	limit_return(&limit_reserved[at]);
@@ -255,7 +254,7 @@ static __always_inline void limit_start(struct task_struct *p, s32 cpu)
 	} else if (limit_over(p, 0)) {
 		scx_bpf_task_set_slice(p, 0);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else {
+	} else if (slot->limit) {
 		limit_reserve(&limit_reserved[at], slot->limit, limit_turn(of));
 	}
 }
@@ -273,6 +272,7 @@ static __always_inline s32 limit_claim(struct task_struct *p)
 /*
  * Returns tasks that wait for a limit, the one that has had least first, while it has time for
  * them. They go to idle CPUs, else to those with the shortest queues: their last ones may be few.
+ * Those of a CPU that goes offline go to the kernel, which waits until it has pushed them away.
  */
 static __always_inline void limit_release(u64 queue, u64 now)
 {
@@ -289,6 +289,10 @@ static __always_inline void limit_release(u64 queue, u64 now)
 
 		if (!of)
 			continue;
+		if (!cpu_is_active(scx_bpf_task_cpu(p))) {
+			dsq_push_off(p);
+			continue;
+		}
 		if (limit && !limit_starts(of, now)) {
 			limit_await(over, limit, now);
 			if (limit_queue(over) != queue)
@@ -340,13 +344,4 @@ static __always_inline s32 limits_create(void)
 			return error;
 	}
 	return limit_timers_create();
-}
-
-/* Hands back all that waits for a limit on a CPU that goes offline [dsq_hand_back]. */
-static __always_inline void limits_hand_back(s32 cpu)
-{
-	u32 i;
-
-	bpf_for(i, 0, task_table.limited ? LIMIT_QUEUES : 0)
-		dsq_push_off(LIMIT_QUEUES_AT + i, cpu);
 }

@@ -301,8 +301,7 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64
 	return vtime;
 }
 
-/* p goes to a queue that is no CPU's. Returns its vtime by the common clock, its own from now on.
- */
+/* p leaves CPUs' queues. Returns its vtime by the common clock, which is its own from now on. */
 static __always_inline u64 vtime_leave(struct task_struct *p, struct task_slot_of *of)
 {
 	u64 lent = vtime_take_lead(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);

@@ -5,9 +5,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use policy::{Cgroup, Quota};
 
@@ -39,42 +42,96 @@ impl fmt::Display for Limit {
     }
 }
 
+/// What is known of a group is read again after this time.
+pub(crate) const FRESH: Duration = Duration::from_millis(500);
+
 /// Groups by number, which is the inode of their folder, looked up on demand.
 pub(crate) struct Hierarchy {
     root: PathBuf,
-    folders: RefCell<BTreeMap<u64, PathBuf>>,
+    /// The root of a hierarchy of the kernel, whose folders can be opened by number.
+    opened: Option<File>,
+    fresh: Duration,
+    known: RefCell<BTreeMap<u64, Known>>,
+}
+
+struct Known {
+    folder: PathBuf,
+    group: Cgroup,
+    read: Instant,
 }
 
 impl Hierarchy {
-    pub(crate) fn new(root: &Path) -> Self {
-        Hierarchy { root: root.to_path_buf(), folders: RefCell::default() }
+    /// Groups are read again after this time.
+    pub(crate) fn new(root: &Path, fresh: Duration) -> Self {
+        let opened = File::open(root).ok().filter(is_of_the_kernel);
+        Hierarchy { root: root.to_path_buf(), opened, fresh, known: RefCell::default() }
     }
 
-    /// A group as it is now. None: it was removed, or belongs to another hierarchy.
+    /// A group as it was a moment ago. None: it was removed, or belongs to another hierarchy.
     pub(crate) fn of(&self, id: u64) -> Option<Cgroup> {
-        let folder = self.folder(id)?;
+        let mut known = self.known.borrow_mut();
+        if let Some(known) = known.get(&id).filter(|known| known.read.elapsed() < self.fresh) {
+            return Some(known.group);
+        }
+        let was = known.remove(&id).map(|known| known.folder);
+        let folder = was.filter(|folder| inode(folder) == Some(id)).or_else(|| self.folder(id))?;
+        let group = self.read(&folder)?;
+        known.insert(id, Known { folder, group, read: Instant::now() });
+        Some(group)
+    }
+
+    fn read(&self, folder: &Path) -> Option<Cgroup> {
         let parent = if folder == self.root { 0 } else { inode(folder.parent()?)? };
         // The root has no weight: no other group competes with it.
         let text = fs::read_to_string(folder.join("cpu.weight")).ok();
         let apart = text.is_some() || parent == 0;
         let weight = text.and_then(|text| text.trim().parse().ok()).unwrap_or(100);
         // Recent kernels give an idle group's weight as 1, older ones as 0.
-        let weight = if weight == 1 && is_idle(&folder) { 0 } else { weight };
-        let quota = if apart { quota(&folder) } else { None };
+        let weight = if weight == 1 && is_idle(folder) { 0 } else { weight };
+        let quota = if apart { quota(folder) } else { None };
         Some(Cgroup { parent, weight, apart, quota })
     }
 
     fn folder(&self, id: u64) -> Option<PathBuf> {
-        let mut folders = self.folders.borrow_mut();
-        let known = folders.get(&id).filter(|folder| inode(folder) == Some(id));
-        if let Some(folder) = known {
-            return Some(folder.clone());
+        if let Some(root) = &self.opened {
+            let folder = open_by_number(root, id).ok()?;
+            return fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd())).ok();
         }
-        folders.clear();
+        let mut found = None;
         walk(&self.root, "", &mut |folder, _| {
-            folders.extend(inode(folder).map(|id| (id, folder.to_path_buf())));
+            if inode(folder) == Some(id) {
+                found = Some(folder.to_path_buf());
+            }
         });
-        folders.get(&id).cloned()
+        found
+    }
+}
+
+/// Whether a folder is of a hierarchy of version 2 (CGROUP2_SUPER_MAGIC of linux/magic.h).
+fn is_of_the_kernel(folder: &File) -> bool {
+    const MAGIC: u64 = 0x6367_7270;
+    rustix::fs::fstatfs(folder).is_ok_and(|of| of.f_type as u64 == MAGIC)
+}
+
+/// The kernel's handle of a group's folder (FILEID_KERNFS of linux/exportfs.h).
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: i32,
+    number: u64,
+}
+
+fn open_by_number(root: &File, number: u64) -> io::Result<OwnedFd> {
+    let mut handle = Handle { bytes: size_of::<u64>() as u32, kind: 0xfe, number };
+    // SAFETY: the handle is as long as it says, in the layout of struct file_handle.
+    let fd = unsafe {
+        let handle = (&raw mut handle).cast::<libc::file_handle>();
+        libc::open_by_handle_at(root.as_raw_fd(), handle, libc::O_PATH | libc::O_CLOEXEC)
+    };
+    match fd {
+        ..0 => Err(io::Error::last_os_error()),
+        // SAFETY: it was just opened, and is handed over.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
     }
 }
 
@@ -191,7 +248,7 @@ mod tests {
     #[test]
     fn a_group_is_found_by_its_inode_and_read_as_it_is() {
         let root = tempfile::tempdir().unwrap();
-        let hierarchy = Hierarchy::new(root.path());
+        let hierarchy = Hierarchy::new(root.path(), Duration::ZERO);
         let group = |path: &str, weight: &str| {
             let folder = root.path().join(path);
             fs::create_dir_all(&folder).unwrap();

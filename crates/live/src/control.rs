@@ -16,7 +16,7 @@ use policy::table::{RawTable, TaskTable};
 use policy::{Control, Instance, Profile, Sources, Topology, View};
 use trace::Tid;
 
-use crate::cgroup::{CGROUPS, Hierarchy};
+use crate::cgroup::{CGROUPS, FRESH, Hierarchy};
 use crate::execute::{cpu_ns, now_ns};
 use crate::kept::Kept;
 use crate::mapped::Mapped;
@@ -251,7 +251,7 @@ impl Shared {
         let memory = Mapped::new(map, bytes, true)?;
         // SAFETY: the table lies within the mapping, which lives as long as this value
         let table = unsafe { TaskTable::new(memory.start.byte_add(offset).cast()) };
-        Ok(Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS)), _memory: memory })
+        Ok(Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS), FRESH), _memory: memory })
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
         let memory = Mapped::new(&file, size_of::<RawTable>(), true).unwrap();
         // SAFETY: the mapping is as large, lives as long as the table, and zeroes are a valid one
         let table = unsafe { TaskTable::new(memory.start.cast()) };
-        Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS)), _memory: memory }
+        Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS), FRESH), _memory: memory }
     }
 
     #[test]

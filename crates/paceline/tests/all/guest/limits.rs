@@ -4,7 +4,7 @@
 use crate::guest::{in_guest_that_waits, in_guest_with, oldest};
 
 fn script(policy: &str) -> String {
-    format!("POLICY={policy}\n{}", include_str!("scripts/limits.sh"))
+    format!("policy={policy}\n{}", include_str!("scripts/limits.sh"))
 }
 
 #[test]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# cpu.max of cgroups holds under $POLICY, and cpu.idle where weights do, whatever becomes of a cgroup whose tasks wait for its limit.
+# cpu.max of cgroups holds under $policy, and cpu.idle where weights do, whatever becomes of a cgroup whose tasks wait for its limit.
 G=/sys/fs/cgroup
 mkdir -p $G; mount -t cgroup2 none $G 2>/dev/null
 echo +cpu >$G/cgroup.subtree_control
@@ -33,7 +33,7 @@ near() { [ $1 -ge $(($2 * 95 / 100 - 10)) ] && [ $1 -le $(($2 * 105 / 100 + 10))
 
 # This group's tasks would wait for a minute each: the kernel must not give the policy up.
 make long; limit long '1000 1000000'
-policy=$POLICY; load
+load
 hogs long 8
 make half; limit half '50000 100000'; hogs half 3
 sleep 1
@@ -62,7 +62,7 @@ measure 3 half; set -- $parts; [ $1 -le 6 ] || fail "on one CPU: $1"
 echo 1 >/sys/devices/system/cpu/cpu1/online; sleep 1
 kill $(cat $G/half/cgroup.procs); sleep 1
 # An idle group beside one hog on each CPU, where weights hold.
-if [ $POLICY = paceline ]; then
+if [ $policy = paceline ]; then
     make idle; echo 1 >$G/idle/cpu.idle; make busy; hogs idle 2; hogs busy 2
     sleep 2
     measure 5 idle busy; set -- $parts; [ $1 -le 20 ] && [ $2 -ge 1900 ] || fail "idle: $1 beside $2"
