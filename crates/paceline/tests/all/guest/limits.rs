@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Limits of cgroups on a real kernel.
 
-use crate::guest::{in_guest, in_guest_that_waits, in_guest_with, oldest};
+use crate::guest::{in_guest_that_waits, in_guest_with, oldest};
 
 fn script(policy: &str) -> String {
     format!("policy={policy}\n{}", include_str!("scripts/limits.sh"))
@@ -18,12 +18,6 @@ fn cgroups_have_the_cpu_time_of_their_limits_under_each_policy() {
     for policy in ["min-fair", "dino", "avx-fair"] {
         in_guest_that_waits(&script(policy));
     }
-}
-
-#[test]
-#[ignore = "night: it takes two minutes"]
-fn a_thousand_cgroups_and_hundreds_that_come_and_go_take_little() {
-    in_guest(&format!("policy=paceline\n{}", include_str!("scripts/many-cgroups.sh")));
 }
 
 #[test]
