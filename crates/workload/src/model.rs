@@ -63,6 +63,12 @@ impl Group {
         Group { path: path.into(), weight: Group::WEIGHT, idle: false, max: None }
     }
 
+    /// Whether this group is the other one, or within it.
+    pub fn is_within(&self, other: &Group) -> bool {
+        let rest = self.path.strip_prefix(&other.path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// The path of its parent group; empty for the root.
     pub fn parent(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(parent, _)| parent)

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use machine::Machine;
 use policy::Promises;
 use trace::{Event, Tid};
-use workload::{Fair, Task, Workload};
+use workload::{Fair, Group, Task, Workload};
 
 use crate::ids::tid;
 
@@ -35,11 +35,10 @@ pub(crate) use time::check as check_time;
 
 /// Tasks that may have to wait for their cgroup's limit.
 fn limited(workload: &Workload) -> BTreeSet<Tid> {
-    let limits = workload.groups.iter().filter(|group| group.max.is_some());
-    let limits: Vec<&str> = limits.map(|group| group.path.as_str()).collect();
+    let limits: Vec<&Group> = workload.groups.iter().filter(|group| group.max.is_some()).collect();
     let is_limited = |task: &Task| {
-        let path = task.group.map_or("", |group| workload.groups[group].path.as_str());
-        limits.iter().any(|limit| path.starts_with(limit))
+        let group = task.group.map(|group| &workload.groups[group]);
+        group.is_some_and(|group| limits.iter().any(|limit| group.is_within(limit)))
     };
     let tasks = workload.tasks.iter().enumerate();
     tasks.filter(|(_, task)| is_limited(task)).map(|(at, _)| tid(at)).collect()
@@ -62,12 +61,12 @@ impl Checkers {
 
     /// The checkers of a policy's promises.
     pub fn promised(&mut self, promises: &Promises, machine: &Machine, workload: &Workload) {
+        let limited = match promises.heeds_cgroup_limits {
+            true => limited(workload),
+            false => BTreeSet::new(),
+        };
         if let Some(idle_ns) = promises.idle_while_runnable_ns_max {
-            let limited = match promises.heeds_cgroup_limits {
-                true => limited(workload),
-                false => BTreeSet::new(),
-            };
-            self.add(work_conservation::WorkConservation::new(machine, idle_ns, limited));
+            self.add(work_conservation::WorkConservation::new(machine, idle_ns, limited.clone()));
         }
         if promises.heeds_cgroup_limits && workload.groups.iter().any(|group| group.max.is_some()) {
             self.add(quota::Quota::new(machine, workload));
@@ -76,7 +75,6 @@ impl Checkers {
             self.add(wait_bound::WaitBound::new(machine, slice_ns, promises.lockless));
         }
         if let Some(wait_ns) = promises.sched_idle_wait_ns_max {
-            let limited = limited(workload);
             let tasks = workload.tasks.iter().enumerate();
             let idle = tasks.filter(|(_, task)| task.fair == Fair::Idle).map(|(at, _)| tid(at));
             let judged = idle.filter(|tid| !limited.contains(tid)).collect();

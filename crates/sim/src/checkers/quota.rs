@@ -54,11 +54,8 @@ impl Quota {
             running: 0.0,
         });
         let of = |group: usize| {
-            let path = &workload.groups[group].path;
             let holds = |(_, (at, _)): &(usize, &(usize, Max))| {
-                let around = &workload.groups[*at].path;
-                path.strip_prefix(around)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                workload.groups[group].is_within(&workload.groups[*at])
             };
             found.iter().enumerate().filter(holds).map(|(at, _)| at).collect()
         };

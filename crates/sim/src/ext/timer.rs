@@ -37,8 +37,8 @@ impl Runtime {
         k.leave();
     }
 
-    /// `scx_bpf_dsq_move_vtime` between queues of the policy's own: from dispatch, with this CPU's runqueue locked, or from a
-    /// timer, with no lock.
+    /// `scx_bpf_dsq_move_vtime` between queues of the policy's own: from dispatch, with this CPU's runqueue locked, or
+    /// from a timer, with no lock.
     pub(super) fn move_between_dsqs(
         &mut self,
         k: &mut Kernel,

@@ -3,7 +3,7 @@
 
 use policies::HONEST;
 use policy::{Instance, Policy, Promises};
-use sim::{Failure, SimError, case, run, swarm};
+use sim::{Failure, SimError, Swarmed, case, run, swarm};
 use workload::Fair;
 
 /// Cases of a run, which make 10^7 decisions.
@@ -15,16 +15,20 @@ fn cases() -> u64 {
     asked.map_or(CASES, |text| text.parse().expect("SWARM_CASES is a whole number"))
 }
 
-#[test]
-fn random_cases_come_out_well() {
-    let cases = cases();
-    let swarmed = swarm(0..cases, &HONEST);
+fn come_out_well(swarmed: &Swarmed) {
     let all: Vec<String> = swarmed
         .failures
         .iter()
         .map(|failure| format!("seed {}: {}: {}", failure.seed, failure.what, failure.error))
         .collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn random_cases_come_out_well() {
+    let cases = cases();
+    let swarmed = swarm(0..cases, &HONEST);
+    come_out_well(&swarmed);
     let least = if cases < CASES { 8_000 * cases } else { 10_000_000 };
     assert!(swarmed.decisions >= least, "{} decisions", swarmed.decisions);
 }
@@ -35,12 +39,7 @@ fn random_trees_of_cgroups_come_out_well() {
     let policies = ["paceline", "min-fair", "dino", "avx-fair"];
     let policies = policies.map(|name| policy::find(name, &HONEST).unwrap());
     let swarmed = swarm(0..cases(), &policies);
-    let all: Vec<String> = swarmed
-        .failures
-        .iter()
-        .map(|failure| format!("seed {}: {}: {}", failure.seed, failure.what, failure.error))
-        .collect();
-    assert!(all.is_empty(), "{}", all.join("\n"));
+    come_out_well(&swarmed);
 }
 
 /// Findings of long runs: chance brings each about once in some hundred thousand cases. A slice was used up before its
