@@ -58,7 +58,7 @@ pub const PLACES_MAX: usize = 64;
 /// `struct by_type`.
 pub(crate) type ByType = [AtomicU64; TYPES_MAX];
 
-/// `LIMITS_MAX` of task_table.h: limits of CPU time, of which number 0 is none.
+/// `LIMITS_MAX` of task_table.h: numbers of limits of CPU time are below this. Number 0 means no limit.
 pub const LIMITS_MAX: usize = 4096;
 
 /// `struct limit`.
@@ -236,16 +236,14 @@ impl TaskTable {
 
     /// Gives this task a domain, in place of the one that it has; None: none. For policies with shares of kinds.
     pub fn set_home(&self, task: &TaskView, domain: Option<usize>) {
-        let slot = &self.raw().slots[task.slot as usize];
-        if slot.generation.load(Ordering::Acquire) == task.generation {
+        if let Some(slot) = self.slot_of(task) {
             slot.home.store(domain.map_or(0, |domain| 1 + domain as u32), Ordering::Relaxed);
         }
     }
 
     /// Puts this task into the limit of this number; 0: none.
     pub fn set_limit_of(&self, task: &TaskView, limit: u32) {
-        let slot = &self.raw().slots[task.slot as usize];
-        if slot.generation.load(Ordering::Acquire) == task.generation {
+        if let Some(slot) = self.slot_of(task) {
             slot.limit.store(limit, Ordering::Relaxed);
         }
     }
@@ -281,8 +279,7 @@ impl TaskTable {
 
     /// Charges this task's CPU time from now on as if it had this weight; 0: with its own.
     pub fn set_pace(&self, task: &TaskView, weight: u32) {
-        let slot = &self.raw().slots[task.slot as usize];
-        if slot.generation.load(Ordering::Acquire) == task.generation {
+        if let Some(slot) = self.slot_of(task) {
             slot.pace.store(weight, Ordering::Relaxed);
         }
     }
@@ -304,12 +301,17 @@ impl TaskTable {
         }
         raw.slots[0].buffers(epoch).1.store(newcomers, Ordering::Relaxed);
         for (view, share) in shares {
-            let slot = &raw.slots[view.slot as usize];
-            if slot.generation.load(Ordering::Acquire) == view.generation {
+            if let Some(slot) = self.slot_of(view) {
                 slot.buffers(epoch).1.store(*share, Ordering::Relaxed);
             }
         }
         raw.epoch.store(epoch + 1, Ordering::Release);
+    }
+
+    /// A task's slot; None: it has changed hands since.
+    fn slot_of(&self, task: &TaskView) -> Option<&Slot> {
+        let slot = &self.raw().slots[task.slot as usize];
+        (slot.generation.load(Ordering::Acquire) == task.generation).then_some(slot)
     }
 
     /// A slot, for a data plane in user space.
