@@ -145,6 +145,26 @@ impl Cgroup {
     /// The root of a hierarchy.
     pub const ROOT: Cgroup = Cgroup { parent: 0, weight: 100, apart: true, quota: None };
 
+    /// A cgroup and those around it, the outermost first, up to one that is `known`. Also the number of that one; 0: all
+    /// up to the root. A cgroup that was removed meanwhile counts as one beside the root.
+    pub fn chain(
+        id: u64,
+        cgroup_of: impl Fn(u64) -> Option<Cgroup>,
+        known: impl Fn(u64) -> bool,
+    ) -> (u64, Vec<(u64, Cgroup)>) {
+        /// No hierarchy is this deep; a deeper one was read while it changed.
+        const DEEP: usize = 64;
+        let mut chain = Vec::new();
+        let mut at = id;
+        while at != 0 && !known(at) && chain.len() < DEEP {
+            let group = cgroup_of(at).unwrap_or(Cgroup::ROOT);
+            chain.push((at, group));
+            at = group.parent;
+        }
+        chain.reverse();
+        (at, chain)
+    }
+
     /// The weight by which it competes, where 100 is even. An idle one has WEIGHT_IDLEPRIO of kernel/sched/sched.h in
     /// 1,024.
     pub fn competes(self) -> f64 {

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 mod build;
 mod config;
 mod control;
-mod heeding;
 mod instance;
 mod keeper;
 mod keeps;
@@ -25,10 +24,10 @@ mod memory;
 pub mod native;
 mod site;
 pub mod table;
+mod together;
 
 pub use build::{Build, Variable};
 pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Quota, Sources, Told, View};
-pub use heeding::heeding_limits;
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};
 pub use keeps::{Extent, Keeps, Kept};
@@ -36,6 +35,7 @@ pub use knob::{Knob, KnobError, Unit};
 pub use limits::Limits;
 pub use memory::{Counts, Memory, NoMemory};
 pub use site::{Fit, Site};
+pub use together::{Together, heeding_limits};
 
 /// The longest tick of any kernel: HZ=100.
 pub const TICK_NS_MAX: u64 = 10_000_000;

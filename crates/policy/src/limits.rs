@@ -12,8 +12,6 @@ use crate::{Cgroup, Control, Quota, View};
 const LOOK_NS: u64 = 100_000_000;
 /// A number that is free again is not used for so long, ns: tasks may wait under it.
 const RESTS_NS: u64 = 2_000_000_000;
-/// No hierarchy is this deep; a deeper one was read while it changed.
-const DEEP: usize = 64;
 
 /// A limit in the data plane's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,15 +40,9 @@ pub struct Limits {
 impl Limits {
     /// The number of the limit that a cgroup's tasks are in; 0: none.
     fn of(&mut self, id: u64, view: &View<'_>, found: &mut BTreeMap<u64, u32>) -> u32 {
-        let mut chain: Vec<(u64, Cgroup)> = Vec::new();
-        let mut at = id;
-        while at != 0 && !found.contains_key(&at) && chain.len() < DEEP {
-            let group = (view.cgroup_of)(at).unwrap_or(Cgroup::ROOT);
-            chain.push((at, group));
-            at = group.parent;
-        }
+        let (at, chain) = Cgroup::chain(id, view.cgroup_of, |id| found.contains_key(&id));
         let mut around = found.get(&at).copied().unwrap_or(0);
-        for (id, group) in chain.into_iter().rev() {
+        for (id, group) in chain {
             if let Some(quota) = group.quota {
                 around = self.hold(id, quota, around, view);
             }

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The control plane: those of DINO, min-fair and avx-fair side by side, each at its own pace, if its mechanism works.
 
-use policy::{Control, Instance, Limits, Profile, Sources, Topology, View};
+use policy::{Control, Instance, Limits, Profile, Sources, Together, Topology, View};
 
 use crate::mechanisms::{Has, KNOBS, Mechanism, Wanted, mechanisms};
 use crate::weights::{Weights, are_heeded};
 
-/// A control plane of a mechanism.
-struct Part {
-    control: Box<dyn Control>,
-    /// When it is to be called next, ns.
-    due_ns: u64,
-}
-
 /// The control planes of all mechanisms that work.
 pub struct Composed {
     mechanisms: [Mechanism; 4],
-    parts: Vec<Part>,
+    parts: Together,
 }
 
 /// The control plane of an instance.
@@ -28,22 +21,20 @@ pub(crate) fn begin(
     let wanted = KNOBS.map(|knob| Wanted::of(instance.get(knob)));
     let mechanisms = mechanisms(has(topology), wanted);
     let [place, share, charge, _] = &mechanisms;
-    let mut parts = Vec::new();
+    let mut parts = Together::default();
     if are_heeded(instance) {
-        let weights = Box::new(Weights::new(topology.llc.len()));
-        parts.push(Part { control: weights, due_ns: 0 });
-        parts.push(Part { control: Box::new(Limits::default()), due_ns: 0 });
+        parts.add(Box::new(Weights::new(topology.llc.len())));
+        parts.add(Box::new(Limits::default()));
     }
     if place.on {
-        parts.push(Part { control: dino::homes(topology, &Profile::new()), due_ns: 0 });
+        parts.add(dino::homes(topology, &Profile::new()));
     }
     if share.on {
-        let control = uneven::shares(instance.decimal("target"), topology, profile);
-        parts.push(Part { control, due_ns: 0 });
+        parts.add(uneven::shares(instance.decimal("target"), topology, profile));
     }
     // Shares hold either those of kinds of cores, or levels [level_told].
     if charge.on && topology.kinds() == 1 {
-        parts.push(Part { control: avx::levels(profile), due_ns: 0 });
+        parts.add(avx::levels(profile));
     }
     Box::new(Composed { mechanisms, parts })
 }
@@ -64,46 +55,39 @@ fn domains(topology: &Topology) -> usize {
     }
 }
 
-/// A control plane without parts has nothing to do for so long, ns.
-const NOTHING_NS: u64 = 1_000_000_000;
-
 impl Control for Composed {
     fn step(&mut self, view: &View<'_>) -> u64 {
-        let now_ns = view.now_ns;
-        for part in self.parts.iter_mut().filter(|part| part.due_ns <= now_ns) {
-            part.due_ns = now_ns + part.control.step(view);
-        }
+        let next_ns = self.parts.step(view);
         // Domains cost something in the data plane, so they wait for a task that needs one.
         let [place, ..] = &self.mechanisms;
         let idle = place.on && view.table.tasks().iter().all(|task| task.home == 0);
         let works = |one: &&Mechanism| one.on && !(idle && one.bit == place.bit);
         view.table.set_working(self.mechanisms.iter().filter(works).map(|one| one.bit).sum());
-        let next_ns = self.parts.iter().map(|part| part.due_ns - now_ns).min();
-        next_ns.unwrap_or(NOTHING_NS)
+        next_ns
     }
 
     fn sources(&self) -> Sources {
-        self.parts.last().map_or(Sources::default(), |part| part.control.sources())
+        self.parts.sources()
     }
 
     fn says(&self) -> Option<String> {
         let says = |one: &Mechanism| {
             format!("{} {}: {}", one.name, if one.on { "on" } else { "off" }, one.why)
         };
-        let parts = self.parts.iter().filter_map(|part| part.control.says());
-        Some(self.mechanisms.iter().map(says).chain(parts).collect::<Vec<_>>().join("; "))
+        let all = self.mechanisms.iter().map(says).chain(self.parts.says());
+        Some(all.collect::<Vec<_>>().join("; "))
     }
 
     fn learned(&self) -> Profile {
-        self.parts.iter().flat_map(|part| part.control.learned()).collect()
+        self.parts.learned()
     }
 
     fn measured(&self, tell: &mut dyn FnMut(u32, &[f64])) {
-        self.parts.iter().for_each(|part| part.control.measured(tell));
+        self.parts.measured(tell);
     }
 
     fn placed(&self) -> Vec<(u32, usize)> {
-        self.parts.iter().flat_map(|part| part.control.placed()).collect()
+        self.parts.placed()
     }
 }
 

@@ -25,8 +25,6 @@ const MORE: f64 = 1.1;
 const WEIGHTS: [f64; 2] = [1.0, 10_000.0];
 /// The mean weight of threads.
 const EVEN: f64 = 100.0;
-/// No hierarchy is this deep; a deeper one was read while it changed.
-const DEEP: usize = 64;
 
 /// The root of all cgroups.
 const ROOT: u64 = 0;
@@ -213,18 +211,13 @@ fn chain(
     id: u64,
     cgroup_of: &dyn Fn(u64) -> Option<Cgroup>,
 ) -> u64 {
-    let mut chain: Vec<(u64, Cgroup)> = Vec::new();
-    let mut at = id;
-    while at != ROOT && !known.contains_key(&at) {
-        if chain.len() == DEEP {
-            return ROOT;
-        }
-        let group = cgroup_of(at).unwrap_or(Cgroup::ROOT);
-        chain.push((at, group));
-        at = group.parent;
+    let (at, chain) = Cgroup::chain(id, cgroup_of, |id| known.contains_key(&id));
+    // It is too deep.
+    if at != ROOT && !known.contains_key(&at) {
+        return ROOT;
     }
     let mut parent = at;
-    for (id, group) in chain.into_iter().rev() {
+    for (id, group) in chain {
         // The root of the hierarchy has no weight, and no competitor.
         if group.apart && group.parent != ROOT {
             let most = group.quota.map_or(f64::INFINITY, |quota| quota.cpus());

@@ -7,9 +7,6 @@ use std::collections::BTreeMap;
 
 use policy::Cgroup;
 
-/// No hierarchy is this deep; a deeper one was read while it changed.
-const DEEP: usize = 64;
-
 /// The part of all CPU time of each cgroup's own threads. `own` has the sum of their weights, by
 /// cgroup. If a cgroup contains other cgroups, its threads compete with them, by weight. A cgroup
 /// removed meanwhile counts as one of weight 100 beside the root.
@@ -22,10 +19,8 @@ pub(crate) fn parts(
     let ask = |id| cgroup_of(id).unwrap_or(Cgroup::ROOT);
     let find = |id: u64| *known.borrow_mut().entry(id).or_insert_with(|| ask(id));
     let chain = |id: u64| {
-        let above = std::iter::successors(Some(id), |id| (*id != 0).then(|| find(*id).parent));
-        let mut above: Vec<u64> = above.take_while(|id| *id != 0).take(DEEP).collect();
-        above.reverse();
-        above
+        let (_, chain) = Cgroup::chain(id, |id| Some(find(id)), |_| false);
+        chain.into_iter().map(|(id, _)| id)
     };
     // The competitors within each: cgroups by their weights. The kernel's root has no parent.
     let mut within: BTreeMap<u64, BTreeMap<u64, f64>> = BTreeMap::new();
