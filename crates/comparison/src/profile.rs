@@ -156,9 +156,14 @@ impl Given {
             for instance in policies.clone() {
                 let most = uneven::speedup_bound(instance);
                 if speeds[0] > most {
+                    let raise =
+                        match instance.policy.knobs.iter().any(|knob| knob.name == "speedup_max") {
+                            true => ", or raise its knob speedup_max",
+                            false => "",
+                        };
                     return bad(format!(
                         "{name} is {:.2} times as fast on the fastest cores; {} takes no more than {most:.2}: \
-                         mend the number, or raise its knob speedup_max",
+                         mend the number{raise}",
                         speeds[0], instance.label
                     ));
                 }
@@ -328,6 +333,19 @@ mod tests {
         ] {
             let error = said(policies, kinds, text).expect_err(text);
             assert!(error.contains(why) && !error.contains('\n'), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_policy_that_is_told_of_speeds_bounds_them() {
+        let told = |policy: &&&'static Policy| {
+            Instance::default(policy).policy.told(2) == Some(Told::Speeds)
+        };
+        let policies: Vec<_> = policies::POLICIES.iter().filter(told).collect();
+        assert!(policies.len() > 5);
+        for policy in policies {
+            let refused = said(&[policy], 2, "[programs]\nx = 40").unwrap_err();
+            assert!(refused.contains("takes no more than"), "{}: {refused}", policy.name);
         }
     }
 

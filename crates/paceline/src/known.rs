@@ -88,7 +88,7 @@ impl Known {
             parts.push(format!("{} remembered", plural(self.remembered.len(), "program")));
         }
         if !counts && self.profile().is_empty() {
-            parts.push("every task is taken for one that gains most (knob speedup_max)".into());
+            parts.push("every task is taken for one that gains most".into());
         }
         format!("speeds: {}", parts.join("; "))
     }

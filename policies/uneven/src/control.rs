@@ -382,9 +382,8 @@ fn speedup_max(instance: &Instance) -> f64 {
     instance.decimal("speedup_max")
 }
 
-/// The greatest speedup that an instance of one of these policies believes; panics for another
-/// crate's policy.
-pub fn speedup_bound(instance: &Instance) -> f64 {
+/// The greatest speedup that an instance believes.
+pub(crate) fn speedup_believed(instance: &Instance) -> f64 {
     Rules::new(vec![speedup_max(instance)]).ratio_max
 }
 

@@ -46,7 +46,6 @@ mod surplus;
 mod tenant;
 
 pub use self::policy::{Policy, Reading, plan};
-pub use control::speedup_bound;
 pub use energy::energy_per_work;
 pub use error::Error;
 pub use estimate::{Counts, Estimator, Rules, interpolate};
@@ -55,7 +54,7 @@ pub use memory::REMEMBERED;
 pub use metrics::{Deviation, Metrics};
 pub use policies::{
     ALL, EQUAL_PROGRESS, GUARANTEED_FAIR, MAX_FAIR, MAX_PERF, MIN_FAIR, R_FAIR, SIMILAR_MIN_FAIR,
-    UNI_FAIR, shares, shares_by,
+    UNI_FAIR, shares, shares_by, speedup_bound,
 };
 pub use problem::{Base, CoreTypes, Plan, Problem, Task};
 pub use surplus::required;

@@ -6,7 +6,7 @@ use policy::{
     TICK_NS_MAX, Told, Topology, Trials, Tried, Unit, Variable, heeding_limits,
 };
 
-use crate::control::{DEVIATION, Inside, Rule, Shares};
+use crate::control::{DEVIATION, Inside, Rule, Shares, speedup_believed};
 use crate::known::Tenancy;
 use crate::{Base, Policy, Reading};
 
@@ -289,6 +289,15 @@ pub fn shares(target: f64, topology: &Topology, profile: &Profile) -> Box<dyn Co
         inside: Inside::Even,
     };
     Box::new(Shares::new(&instance, topology, profile, rule))
+}
+
+/// The greatest speedup that an instance believes, be it of one of these policies or of one with min-fair's plan
+/// ([`shares`]).
+pub fn speedup_bound(instance: &Instance) -> f64 {
+    match instance.policy.knobs.iter().any(|knob| knob.name == SPEEDUP_MAX.name) {
+        true => speedup_believed(instance),
+        false => speedup_believed(&Instance::default(&MIN_FAIR)),
+    }
 }
 
 /// The policy and base of an instance; panics for another crate's policy.
