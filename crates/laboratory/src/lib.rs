@@ -32,6 +32,7 @@ use terminal::{Failure, Progress, interrupt, output};
 
 use measure::{Effort, Laboratory};
 use names::Wanted;
+use paper::Figure;
 use show::{Drawn, Row};
 use since::Since;
 
@@ -42,6 +43,8 @@ pub struct Request {
     pub name: String,
     /// Names of figures and charts; empty: all of them.
     pub only: Vec<String>,
+    /// Cells of a matrix, by parts of their names: they are shown, and no gate is judged; empty: all of them.
+    pub cells: Vec<String>,
     /// List them, and run nothing.
     pub list: bool,
     /// Fewer boots, seeds and sizes.
@@ -66,6 +69,7 @@ impl Request {
             command += " --quick";
         }
         self.only.iter().for_each(|only| command += &format!(" --only {only}"));
+        self.cells.iter().for_each(|cells| command += &format!(" --cells '{cells}'"));
         command
     }
 }
@@ -74,6 +78,9 @@ impl Request {
 pub fn run(arguments: &Request) -> Result<(), Failure> {
     let papers = paper::find(&arguments.name)?;
     let wanted = Wanted::new(&papers, &arguments.only)?;
+    if !arguments.cells.is_empty() {
+        kinds::matrix::check(&papers, &arguments.cells)?;
+    }
     if arguments.list {
         let style = output::style();
         return output::print(&if arguments.json { wanted.json() } else { wanted.text(style) });
@@ -82,8 +89,10 @@ pub fn run(arguments: &Request) -> Result<(), Failure> {
         check_writable(path, "--report")?;
     }
     let since = arguments.since.as_deref().map(Since::read).transpose()?;
+    // A gate of a matrix is for all of its cells.
+    let is_judged = |figure: &Figure| arguments.cells.is_empty() && wanted.has(&figure.name);
     let names = |paper: &paper::Paper| {
-        let figures = paper.figure.iter().filter(|figure| wanted.has(&figure.name)).count();
+        let figures = paper.figure.iter().filter(|figure| is_judged(figure)).count();
         figures + paper.view.iter().filter(|view| wanted.has(&view.name)).count()
     };
     let count: usize = papers.iter().map(names).sum();
@@ -96,9 +105,10 @@ pub fn run(arguments: &Request) -> Result<(), Failure> {
             quick: arguments.quick,
             kernel: arguments.kernel.clone(),
             keep: arguments.keep.clone(),
+            cells: arguments.cells.clone(),
         };
         let mut laboratory = Laboratory::new(paper, effort, &progress);
-        for figure in paper.figure.iter().filter(|figure| wanted.has(&figure.name)) {
+        for figure in paper.figure.iter().filter(|figure| is_judged(figure)) {
             let ours = laboratory.measure(figure)?;
             let row = Row::new(paper, figure, ours, arguments.quick);
             progress.known(&row.line());

@@ -59,6 +59,8 @@ pub struct Effort {
     pub kernel: Option<std::path::PathBuf>,
     /// Folder for kept boots of the guest.
     pub keep: Option<std::path::PathBuf>,
+    /// Only cells of a matrix with one of these texts in their names; empty: all of them.
+    pub cells: Vec<String>,
 }
 
 type Done<T> = BTreeMap<String, Result<Rc<Vec<T>>, String>>;

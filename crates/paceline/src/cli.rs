@@ -620,6 +620,9 @@ pub struct Repro {
     /// Only the figure of this name, or else those whose name contains it; several with commas, or repeated
     #[arg(long, value_name = "TEXT", value_delimiter = ',', add = ArgValueCompleter::new(complete::figures))]
     pub only: Vec<String>,
+    /// Show only the cells of the matrix whose name contains this, and judge no gate; may be repeated (composed only)
+    #[arg(long, value_name = "TEXT")]
+    pub cells: Vec<String>,
     /// Show the figures' names, what each measures and its gate, and measure nothing
     #[arg(long, conflicts_with_all = ["report", "keep"])]
     pub list: bool,

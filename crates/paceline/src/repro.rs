@@ -11,6 +11,7 @@ pub fn run(args: &Repro) -> Result<(), Failure> {
     laboratory::run(&Request {
         name: args.name.clone(),
         only: args.only.clone(),
+        cells: args.cells.clone(),
         list: args.list,
         quick: args.quick,
         since: args.since.clone(),

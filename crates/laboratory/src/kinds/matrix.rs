@@ -17,15 +17,16 @@ use report::stats::{median, quantile};
 use report::text::digits;
 use serde::Deserialize;
 use sim::Scenario;
-use terminal::{Failure, Progress};
+use terminal::{Failure, Progress, meant};
 use trace::Outcome;
 use workload::Workload;
 
 use crate::extremes::least;
 use crate::kind::{Kind, Sample, Setting};
 use crate::loads::{Part, built};
-use crate::measure::Laboratory;
+use crate::measure::{Effort, Laboratory};
 use crate::outcomes::wait_ns;
+use crate::paper::Paper;
 use crate::views::{Chart, View};
 
 /// The class that all are compared with.
@@ -209,25 +210,25 @@ fn cells(lab: &mut Laboratory) -> Result<(Vec<String>, Rc<Vec<Cell>>), Failure> 
     let matrix = lab.paper.matrix.as_ref().ok_or_else(none)?;
     let singles = contender::parse_all(std::slice::from_ref(&matrix.singles))?;
     let singles = singles.iter().map(|single| single.label().to_string()).collect();
-    let (quick, progress) = (lab.effort.quick, lab.progress);
+    let (effort, progress) = (lab.effort.clone(), lab.progress);
     let kept = lab.kept::<Cells>();
     let cells = match &kept.cells {
         Some(cells) => cells.clone(),
-        None => kept.cells.insert(Rc::new(matrix.run(quick, progress)?)).clone(),
+        None => kept.cells.insert(Rc::new(matrix.run(&effort, progress)?)).clone(),
     };
     Ok((singles, cells))
 }
 
 impl Matrix {
-    fn run(&self, quick: bool, progress: &Progress) -> Result<Vec<Cell>, Failure> {
+    fn run(&self, effort: &Effort, progress: &Progress) -> Result<Vec<Cell>, Failure> {
         let policies = [DEFAULT.to_string(), self.singles.clone(), self.policies.clone()];
         let contenders = contender::parse_all(&policies)?;
-        let places: Vec<(&On, &String, f64)> =
-            self.on.iter().flat_map(|on| on.cells(quick)).collect();
-        let seeds = if quick { 1 } else { self.seeds };
+        let mut places: Vec<_> = self.on.iter().flat_map(|on| on.cells(effort.quick)).collect();
+        places.retain(|place| is_wanted(&effort.cells, &named(*place)));
+        let seeds = if effort.quick { 1 } else { self.seeds };
         let mut cells = Vec::new();
         for (at, (on, load, pressure)) in places.iter().enumerate() {
-            let name = format!("{}, {load} × {pressure}", on.machine);
+            let name = named((on, load, *pressure));
             progress.phase(&format!("cell {} of {}: {name}", at + 1, places.len()));
             let outcomes = self.outcomes(on, load, *pressure, &contenders, seeds)?;
             cells.push(Cell::of(name, on, &outcomes, &contenders));
@@ -262,6 +263,33 @@ impl Matrix {
         let outcomes: Vec<_> =
             outcomes.into_iter().map(|one| one.map_err(|error| error.to_string())).collect();
         Ok(outcomes.chunks(seeds as usize).map(<[_]>::to_vec).collect())
+    }
+}
+
+/// The name of a cell.
+fn named((on, load, pressure): (&On, &String, f64)) -> String {
+    format!("{}, {load} × {pressure}", on.machine)
+}
+
+fn is_wanted(cells: &[String], name: &str) -> bool {
+    cells.is_empty() || cells.iter().any(|text| name.contains(text.as_str()))
+}
+
+/// Refuses a text for `--cells` that no cell of these papers has in its name.
+pub fn check(papers: &[Paper], cells: &[String]) -> Result<(), Failure> {
+    let all = papers.iter().filter_map(|paper| paper.matrix.as_ref());
+    let names: Vec<String> =
+        all.flat_map(|matrix| matrix.on.iter().flat_map(|on| on.cells(false)).map(named)).collect();
+    let unknown = cells
+        .iter()
+        .find(|text| text.is_empty() || !names.iter().any(|it| it.contains(text.as_str())));
+    match (unknown, names.first()) {
+        (None, _) => Ok(()),
+        (Some(_), None) => Err(Failure::input("--cells is for papers with a matrix: composed")),
+        (Some(text), Some(one)) => Err(Failure::input(format!(
+            "--cells {text} matches no cell; {}name a part, as of \"{one}\"",
+            meant::proposal(text, names.iter().map(String::as_str))
+        ))),
     }
 }
 
