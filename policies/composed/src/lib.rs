@@ -6,6 +6,7 @@
 
 mod control;
 mod mechanisms;
+mod trial;
 mod weights;
 
 use policy::{
@@ -73,6 +74,12 @@ pub static PACELINE: Policy = Policy {
             variable: Variable::of_control_plane(0),
             unit: Unit::Choice(&["heed", "ignore"]),
             help: "whether cpu.weight and cpu.max of cgroups hold",
+        },
+        Knob {
+            name: "trial",
+            variable: Variable::of_control_plane(30_000 * MS),
+            unit: Unit::Duration { min: 0, max: 3_600_000 * MS },
+            help: "how long a mechanism works before it is tried without, to see whether it pays; 0s: never",
         },
         Knob {
             name: "target",

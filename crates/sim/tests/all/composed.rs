@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use machine::find;
 use policies::POLICIES;
 use policy::Instance;
-use sim::{Scenario, Scheduler, Traced, run_traced};
+use sim::{Scenario, Scheduler, Traced, run, run_traced};
 use trace::Outcome;
 use workload::programs::Programs;
 use workload::vector::{self, Beside, beside};
@@ -36,6 +36,28 @@ fn programs_share_uneven_cores_and_do_not_with_share_off() {
     let (shared, own, off) = (least("paceline"), least("min-fair"), least("paceline:share=off"));
     assert!(shared > 1.2 * off, "the program that does worst: {shared} s, without shares {off} s");
     assert!((shared / own - 1.0).abs() < 0.1, "{shared} s, under min-fair {own} s");
+}
+
+/// Trials of both mechanisms, on a machine where both gain: promises are checked meanwhile.
+#[test]
+fn trials_cost_little_where_mechanisms_gain() {
+    let total = |policy: &str| {
+        let programs = Programs::embedded().build("diverse").unwrap();
+        let mut workload = devils();
+        workload.tasks.extend(
+            programs.tasks.into_iter().map(|task| Task { process: 16 + task.process, ..task }),
+        );
+        workload.duration_ns = Some(60 * SECOND_NS);
+        let instance = Instance::parse(policy, &POLICIES).unwrap();
+        let machine = find("arm-2x12").unwrap();
+        let mut scenario = Scenario::new(machine, workload, Scheduler::Policy(instance));
+        scenario.options.check = true;
+        let outcome = run(&scenario).unwrap();
+        let work = work(&outcome);
+        (work.iter().map(|work| work.ln()).sum::<f64>() / work.len() as f64).exp()
+    };
+    let (with, without) = (total("paceline:trial=2s"), total("paceline:trial=0s"));
+    assert!(with > 0.98 * without && with != without, "{with} ns of work, {without} without");
 }
 
 /// Threads that go to memory much, all in one domain at first.

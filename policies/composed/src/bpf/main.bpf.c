@@ -68,13 +68,13 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	cpu->home = of && has_homes() ? home_in(p, task_table_at(of->slot)) : NO_DOMAIN;
 	cpu->share.deal = 0;
 	cpu->share.pid = p->pid;
+	if (counts_work() && at == this_cpu())
+		cpu->counted = cpu_count();
 	if (!task)
 		return;
 	cpu->share.expects_ns = 0; /* it is here */
 	may_note(&cpu->share, p);
 	cpu->share.wants = task->wants;
-	if (reads_counters && at == this_cpu())
-		cpu->counted = cpu_count();
 }
 
 static __always_inline void follow(struct task_struct *p, s32 at)

@@ -67,6 +67,12 @@ static __always_inline bool shares_kinds(void)
 	return nr_types > 1 && knob_share != OFF && task_table.working & WORKS_SHARE;
 }
 
+/* Whether instructions are counted: on each kind of core, also while shares are off for a trial. */
+static __always_inline bool counts_work(void)
+{
+	return nr_types > 1 && knob_share != OFF && reads_counters;
+}
+
 /* Whether tasks belong to memory domains. */
 static __always_inline bool has_homes(void)
 {
@@ -183,14 +189,14 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 		task_charge(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
 	}
-	if (!task || !shares_kinds())
-		return;
-	if (slot && reads_counters && at == this_cpu()) {
+	if (slot && counts_work() && at == this_cpu()) {
 		struct count before = cpu->counted;
 
 		cpu->counted = cpu_count();
 		count_into(slot, kind, before, cpu->counted);
 	}
+	if (!task || !shares_kinds())
+		return;
 	share_charge(&task->wants, shares_of(slot), kind, ran_ns, 4 * knob_round_ns);
 	cpu->share.wants = task->wants;
 }
