@@ -20,6 +20,9 @@ static __always_inline struct share_cpu *share_cpu_of(s32 cpu)
 /* The policy's: whether any task waits that every CPU may take. */
 static __always_inline bool any_waits(void);
 
+/* The policy's: whether the task that runs on a CPU may go to another, beside its affinity. */
+static __always_inline bool may_leave_for(s32 cpu, s32 at);
+
 /* Notes where the running task may run. */
 static __always_inline void may_note(struct share_cpu *cpu, const struct task_struct *p)
 {
@@ -112,10 +115,10 @@ static __always_inline s64 gain_at(const struct share_cpu *mine, s32 cpu,
 {
 	u32 kind = cpu_kind(cpu), there = cpu_kind(at);
 
-	if (other->deal)
+	if (other->deal || !may_leave_for(cpu, at))
 		return 0;
 	if (other->pid)
-		return !other->brief && may_run(other, cpu)
+		return !other->brief && may_run(other, cpu) && may_leave_for(at, cpu)
 			       ? swap_gain(&mine->wants, kind, &other->wants, there)
 			       : 0;
 	/*
@@ -204,7 +207,7 @@ static __always_inline void take_over(s32 cpu)
 
 		other = share_cpu_of(at);
 		if (!other || cpu_kind(at) <= kind || !other->pid || other->deal ||
-		    !may_run(other, cpu))
+		    !may_run(other, cpu) || !may_leave_for(at, cpu))
 			continue;
 		gain = move_gain(&other->wants, cpu_kind(at), kind);
 		/* it may have ended before it comes */

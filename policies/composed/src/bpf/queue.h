@@ -19,6 +19,14 @@ static __always_inline bool any_waits(void)
 	return first_waiting(0, nr_cpus) >= 0;
 }
 
+/* A task that belongs to a domain is exchanged within it alone. */
+static __always_inline bool may_leave_for(s32 cpu, s32 at)
+{
+	struct pl_cpu *state = has_homes() ? cpus_of(cpu) : NULL;
+
+	return !state || state->home == NO_DOMAIN || state->home == (s32)cpu_domain(at);
+}
+
 /* Whether a task that belongs to this domain and gets this kind next may wait for a CPU. */
 static __always_inline bool cpu_suits(s32 cpu, s32 home, u32 kind)
 {

@@ -24,6 +24,12 @@ static __always_inline s64 preempt_margin(s32 cpu, u64 queue)
 	return is_shared(queue) ? (s64)(3 * knob_slice_ns / 2) : S64_MAX;
 }
 
+/* There are no domains. */
+static __always_inline bool may_leave_for(s32 cpu, s32 at)
+{
+	return true;
+}
+
 /* Whether any task waits that every CPU may take. */
 static __always_inline bool any_waits(void)
 {
