@@ -69,15 +69,20 @@ static __always_inline s32 deal_close(struct task_struct *p, s32 cpu)
 }
 
 /*
- * In enqueue: sends a task with a deal to the CPU of the deal. Whether it did. From 6.14 on the
- * kernel does not call enqueue for a task that cannot migrate now.
+ * In enqueue: sends a task with a deal to the CPU of the deal. Whether it did: not if another task
+ * has come there first. From 6.14 on the kernel does not call enqueue for a task that cannot
+ * migrate now.
  */
 static __always_inline bool deal_follow(struct task_struct *p, s32 here)
 {
 	s32 to = deal_close(p, here);
+	struct share_cpu *there = share_cpu_of(to);
 
-	if (to < 0 || migration_is_disabled(p))
+	if (to < 0 || !there || migration_is_disabled(p) ||
+	    (there->pid && deal_cpu(there->deal) != here))
 		return false;
+	/* It does not count as idle any more while it wakes: a woken task would come before p. */
+	scx_bpf_test_and_clear_cpu_idle(to);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | to, knob_slice_ns, 0);
 	return true;
 }
@@ -87,10 +92,16 @@ static __always_inline bool deal_open(struct share_cpu *from, s32 pid, s32 to)
 	return __sync_bool_compare_and_swap(&from->deal, 0, deal_of(pid, to));
 }
 
+/* Whether a task is on its way to a CPU by a deal. */
+static __always_inline bool expects(const struct share_cpu *cpu, u64 now)
+{
+	return elapsed_ns(cpu->expects_ns, now) <= ARRIVES_NS;
+}
+
 /* Whether a CPU has nothing to run and no task is on its way there. */
 static __always_inline bool awaits(const struct share_cpu *cpu, u64 now)
 {
-	return !cpu->pid && elapsed_ns(cpu->expects_ns, now) > ARRIVES_NS;
+	return !cpu->pid && !expects(cpu, now);
 }
 
 /*

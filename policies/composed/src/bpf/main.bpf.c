@@ -72,6 +72,12 @@ static __always_inline void start(struct task_struct *p, s32 at)
 		cpu->counted = cpu_count();
 	if (!task)
 		return;
+	/*
+	 * A woken task has come to this CPU beside the one with the deal: one of them looks for
+	 * another CPU.
+	 */
+	if (expects(&cpu->share, cpu->since_ns) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | at))
+		scx_bpf_kick_cpu(at, SCX_KICK_PREEMPT);
 	cpu->share.expects_ns = 0; /* it is here */
 	may_note(&cpu->share, p);
 	cpu->share.wants = task->wants;
