@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The composed policy: each of its mechanisms does what it does in its own policy, and nothing where it is off.
 
-use std::collections::BTreeMap;
-
 use machine::find;
 use policies::POLICIES;
 use policy::Instance;
@@ -11,6 +9,8 @@ use trace::Outcome;
 use workload::programs::Programs;
 use workload::vector::{self, Beside, beside};
 use workload::{Demand, Step, Task, Workload};
+
+use crate::common::groups;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -211,61 +211,17 @@ fn threads_of_a_program_run_in_a_row_where_the_tlb_has_no_tags() {
     assert_eq!(auto, off, "its TLB has tags");
 }
 
-/// Three cgroups of weight 1:2:4 with three of 1:2:4 in each. In each of the nine two hogs and a short task; in one of
-/// them, if it is named, the short task alone.
-fn nested(sleepy: &str) -> Workload {
-    const WEIGHTS: [(&str, u32); 3] = [("x", 100), ("y", 200), ("z", 400)];
-    let (mut groups, mut tasks) = (Vec::new(), Vec::new());
-    for (outer, weight) in WEIGHTS {
-        groups.push(format!(r#""/{outer}": {{"weight": {weight}}}"#));
-        for (inner, weight) in WEIGHTS {
-            let of = format!(r#""taskgroup": "/{outer}/{inner}", "loop": -1"#);
-            let name = format!("{outer}{inner}");
-            groups.push(format!(r#""/{outer}/{inner}": {{"weight": {weight}}}"#));
-            if name != sleepy {
-                tasks.push(format!(r#""{name}-hog": {{"instance": 2, "run": 10000, {of}}}"#));
-            }
-            tasks.push(format!(r#""{name}-short": {{"run": 500, "sleep": 9500, {of}}}"#));
-        }
-    }
-    let (tasks, groups) = (tasks.join(", "), groups.join(", "));
-    let text = format!(
-        r#"{{"global": {{"duration": 10}}, "tasks": {{{tasks}}}, "taskgroups": {{{groups}}}}}"#
-    );
-    workload::rtapp::parse("nested", &text).unwrap()
-}
-
-/// The percentage of all CPU time that each cgroup had, by the first letters of its tasks.
-fn parts(workload: Workload, policy: &str) -> BTreeMap<String, f64> {
-    let names: Vec<String> = workload.tasks.iter().map(|task| task.name[..2].to_string()).collect();
-    let outcome = ran("plain-2", workload, policy).outcome;
-    let mut parts = BTreeMap::new();
-    for (tid, name) in outcome.progress.keys().zip(names) {
-        let cpu_s = outcome.observed.tasks[tid].cpu_ns as f64 / 1e9;
-        *parts.entry(name).or_default() += 100.0 * cpu_s / 20.0;
-    }
-    parts
-}
-
 #[test]
 fn cgroups_get_their_parts_on_each_level() {
-    let own = parts(nested(""), "paceline");
-    let weight = |letter: &str| f64::from(1 << "xyz".find(letter).unwrap());
-    for (name, part) in &own {
-        let wanted = 100.0 * weight(&name[..1]) * weight(&name[1..]) / 49.0;
-        assert!((part - wanted).abs() < 1.0, "{name}: {part} %, not {wanted}");
-    }
-    let even = parts(nested(""), "paceline:cgroups=ignore");
+    let two = || find("plain-2").unwrap();
+    groups::parts_follow_weights(&groups::parts(two(), "paceline", 2, ""));
+    let even = groups::parts(two(), "paceline:cgroups=ignore", 2, "");
     assert!((even["xx"] - even["zz"]).abs() < 1.0, "without weights: {even:?}");
 }
 
 #[test]
 fn what_a_cgroup_leaves_goes_to_those_beside_it() {
-    let own = parts(nested("yy"), "paceline");
-    for (letter, weight) in [("x", 1.0), ("y", 2.0), ("z", 4.0)] {
-        let of = own.iter().filter(|(name, _)| name.starts_with(letter));
-        let (part, wanted) = (of.map(|(_, part)| part).sum::<f64>(), 100.0 * weight / 7.0);
-        assert!((part - wanted).abs() < 1.0, "{letter}: {part} %, not {wanted}: {own:?}");
-    }
+    let own = groups::parts(find("plain-2").unwrap(), "paceline", 2, "yy");
+    groups::outer_parts_follow_weights(&own);
     assert!((own["yy"] - 2.5).abs() < 0.2, "{own:?}");
 }

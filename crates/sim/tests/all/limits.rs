@@ -1,64 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Cgroups have the CPU time of their `cpu.max`, and no more in any period.
 
-use std::collections::BTreeMap;
-
 use machine::find;
-use policies::POLICIES;
-use policy::Instance;
-use sim::{Change, Fault, Options, Scenario, Scheduler, run};
+use sim::{Change, Fault, Scenario, run};
 
-const MS: u64 = 1_000_000;
-const SECONDS: f64 = 10.0;
+use crate::common::MS;
+use crate::common::groups::{self, DELAY_MS, cpus, hogs, longest_wait_s, near};
+
 /// One of each folder whose policies keep limits.
 const POLICIES_OF_LIMITS: [&str; 4] = ["paceline", "min-fair", "dino", "avx-fair"];
-/// Tasks begin when the policy knows their cgroups.
-const DELAY_MS: u64 = 200;
 
 /// Runs of this policy are checked: no period is exceeded by more than a tick for each CPU.
 fn scenario(machine: &str, policy: &str, tasks: &str, groups: &str) -> Scenario {
-    let text = format!(
-        r#"{{"global": {{"duration": {SECONDS}}}, "tasks": {{{tasks}}}, "taskgroups": {{{groups}}}}}"#
-    );
-    let workload = workload::rtapp::parse("limits", &text).unwrap();
-    let policy = Scheduler::Policy(Instance::parse(policy, &POLICIES).unwrap());
-    let scenario = Scenario::new(find(machine).unwrap(), workload, policy);
-    Scenario { options: Options { check: true, ..scenario.options }, ..scenario }
-}
-
-/// CPU time of each kind of task since it began, in CPUs, by the name up to the first `-`.
-fn cpus(scenario: &Scenario) -> BTreeMap<String, f64> {
-    let outcome = run(scenario).unwrap();
-    let mut cpus = BTreeMap::new();
-    for (tid, task) in outcome.progress.keys().zip(&scenario.workload.tasks) {
-        let name = task.name.split('-').next().unwrap();
-        let cpu_s = outcome.observed.tasks[tid].cpu_ns as f64 / 1e9;
-        *cpus.entry(name.to_string()).or_default() += cpu_s / (SECONDS - DELAY_MS as f64 / 1e3);
-    }
-    cpus
-}
-
-fn hogs(name: &str, instances: usize, group: &str) -> String {
-    format!(
-        r#""{name}": {{"instance": {instances}, "run": 5000, "loop": -1, "delay": {}, "taskgroup": "{group}"}}"#,
-        DELAY_MS * 1000
-    )
-}
-
-/// The longest wait for a CPU, in seconds.
-fn longest_wait_s(scenario: &Scenario) -> f64 {
-    let outcome = run(scenario).unwrap();
-    let longest_ns = outcome.observed.tasks.values().map(|task| task.wait_max_ns).max().unwrap();
-    {
-        for (tid, t) in &outcome.observed.tasks {
-            eprintln!("{tid} {} {}", t.cpu_ns, t.wait_max_ns);
-        }
-        longest_ns as f64 / 1e9
-    }
-}
-
-fn near(had: f64, quota: f64, of: &str) {
-    assert!((had / quota - 1.0).abs() < 0.02, "{of}: {had} CPUs, not {quota}");
+    groups::scenario(find(machine).unwrap(), policy, tasks, groups)
 }
 
 #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies for one test each, compiled when the test runs.
 
+pub mod groups;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
