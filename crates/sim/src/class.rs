@@ -192,7 +192,7 @@ pub trait Class {
     /// The class's timer for the end of a slice has expired. No lock is held.
     fn slice_ends(&mut self, _k: &mut Kernel, _cpu: CpuId) {}
 
-    /// A timer of the policy's has expired, as started for the `start`-th time. No lock is held.
+    /// A timer of the class's own has expired, as started for the `start`-th time. No lock is held.
     fn timer(&mut self, _k: &mut Kernel, _number: u32, _start: u32) {}
 
     /// The running task lets other tasks run first (`sched_yield`); the core schedules afterwards. The runqueue is
@@ -217,6 +217,9 @@ pub trait Class {
 
     /// A task has moved from this cgroup to its present one; as [`Class::set_affinity`].
     fn set_cgroup(&mut self, _k: &mut Kernel, _task: TaskId, _from: u64) {}
+
+    /// A cgroup has another limit, by its index in [`Kernel::cgroups`]. No lock is held.
+    fn set_quota(&mut self, _k: &mut Kernel, _cgroup: usize) {}
 
     /// A task has another address space: for a class that exports it, not a callback.
     fn has_executed(&mut self, _k: &Kernel, _task: TaskId) {}

@@ -389,7 +389,7 @@ impl Engine {
         let k = &mut self.k;
         let far = !k.share_cache(k.this, cpu);
         let allowed = k.tasks[task].allowed.has(cpu) && k.cpus[cpu].online;
-        if !allowed || cpu == k.this || !(far || k.cpus[cpu].nr_running == 0) {
+        if !allowed || cpu == k.this || !(far || k.cpus[cpu].nr_ready() == 0) {
             return false;
         }
         k.call(k.func.ttwu_queue_wakelist);

@@ -22,6 +22,8 @@ pub struct Cpu {
     pub curr: Option<TaskId>,
     /// Runnable tasks that belong to it, the running one included.
     pub nr_running: usize,
+    /// How many of these wait for their cgroup's limit, off the class's queues.
+    pub(crate) throttled: usize,
     /// It is to schedule as soon as it can.
     pub need_resched: bool,
     /// The same on the way out of the kernel (TIF_NEED_RESCHED_LAZY): no interrupt is sent for it.
@@ -103,6 +105,7 @@ impl Cpu {
         Cpu {
             curr: None,
             nr_running: 0,
+            throttled: 0,
             need_resched: false,
             lazy_resched: false,
             tick_asked: false,
@@ -134,6 +137,12 @@ impl Cpu {
     #[inline]
     pub(crate) fn gives_way(&self) -> bool {
         self.need_resched || self.lazy_resched
+    }
+
+    /// Runnable tasks that belong to it and do not wait for their cgroup's limit.
+    #[inline]
+    pub(crate) fn nr_ready(&self) -> usize {
+        self.nr_running - self.throttled
     }
 
     /// Whether it runs the idle task.

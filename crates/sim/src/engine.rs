@@ -378,7 +378,7 @@ impl Engine {
                 let cpu = self.k.this;
                 self.class.slice_ends(&mut self.k, cpu);
             }
-            Irq::Policy { number, start } => {
+            Irq::Class { number, start } => {
                 self.k.call(self.k.func.timer_interrupt);
                 self.class.timer(&mut self.k, number, start);
             }

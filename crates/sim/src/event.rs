@@ -40,8 +40,8 @@ pub(crate) enum Irq {
     Start { task: u32 },
     /// A timer of the class's own, for the end of a slice.
     Slice,
-    /// A timer of the policy's; void unless `start` is still its last one.
-    Policy { number: u32, start: u32 },
+    /// Another timer of the class's; void unless `start` is still its last one.
+    Class { number: u32, start: u32 },
     /// Another CPU asks this one to balance.
     Balance,
     /// Another CPU has work of the class's for this one's runqueue.

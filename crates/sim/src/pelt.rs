@@ -70,6 +70,16 @@ impl Avg {
         self.at_ns = now_ns;
     }
 
+    /// The same with another load.
+    pub fn with_load(&self, load: f64) -> Self {
+        Avg { load, ..*self }
+    }
+
+    /// Its clock has stood until now.
+    pub fn skip_to(&mut self, now_ns: u64) {
+        self.at_ns = self.at_ns.max(now_ns);
+    }
+
     /// A task's average joins a runqueue's (`attach_entity_load_avg`).
     pub fn add(&mut self, other: &Avg) {
         self.load += other.load;

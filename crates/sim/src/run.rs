@@ -149,8 +149,8 @@ pub enum SimError {
     )]
     Unknown { machine: String, name: &'static str, why: String },
     #[error(
-        "the workload's tasks are in cgroups, and Linux's own classes are modelled without them; take the \
-         cgroups out, or run it on a real kernel (--on vm)"
+        "the workload's tasks are in cgroups, and cfs is modelled without them; take the cgroups out, or name another \
+         policy, such as default"
     )]
     Cgroups,
     #[error(
@@ -224,6 +224,9 @@ pub fn run_traced(scenario: &Scenario) -> Result<Traced, SimError> {
     let mut checkers = Checkers::always(&scenario.machine);
     if let Some(promises) = promises(scenario) {
         checkers.promised(&promises, &scenario.machine, &scenario.workload);
+    }
+    if scenario.options.check && matches!(scenario.scheduler, Scheduler::Default) {
+        checkers.limits(&scenario.machine, &scenario.workload, linux::LIMIT_AHEAD_NS);
     }
     let kinds = scenario.machine.kinds(TYPES_MAX).of;
     let sink = Sink::new(&kinds, scenario.options.record, checkers);
@@ -302,7 +305,8 @@ fn check(scenario: &Scenario) -> Result<(), SimError> {
         let (machine, why) = (scenario.machine.name.clone(), why.to_string());
         return Err(SimError::Unknown { machine, name, why });
     }
-    if !policy && scenario.workload.tasks.iter().any(|task| task.group.is_some()) {
+    let in_groups = scenario.workload.tasks.iter().any(|task| task.group.is_some());
+    if matches!(scenario.scheduler, Scheduler::Cfs) && in_groups {
         return Err(SimError::Cgroups);
     }
     let nodes = scenario.machine.cpus.iter().map(|cpu| usize::from(cpu.node) + 1).max();

@@ -194,6 +194,7 @@ fn policies(rng: &mut Pcg64Mcg, workload: &mut Workload) {
 fn heeds_limits(scheduler: &Scheduler) -> bool {
     match scheduler {
         Scheduler::Policy(instance) => instance.promises().heeds_cgroup_limits,
+        Scheduler::Default => true,
         _ => false,
     }
 }

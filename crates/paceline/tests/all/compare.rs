@@ -217,7 +217,7 @@ fn the_line_that_runs_it_again_fails_as_it_did() {
 #[test]
 fn a_workload_that_the_ground_cannot_have_is_bad_input() {
     for (policy, ground, job, wanted) in [
-        ("default", "sim", &["--workload", "uneven-cgroups"][..], "in cgroups"),
+        ("cfs", "sim", &["--workload", "uneven-cgroups"][..], "in cgroups"),
         (
             "default,koka",
             "sim",

@@ -68,8 +68,8 @@ impl Checkers {
         if let Some(idle_ns) = promises.idle_while_runnable_ns_max {
             self.add(work_conservation::WorkConservation::new(machine, idle_ns, limited.clone()));
         }
-        if promises.heeds_cgroup_limits && workload.groups.iter().any(|group| group.max.is_some()) {
-            self.add(quota::Quota::new(machine, workload));
+        if promises.heeds_cgroup_limits {
+            self.limits(machine, workload, 0);
         }
         if let Some(slice_ns) = promises.slice_ns_max {
             self.add(wait_bound::WaitBound::new(machine, slice_ns, promises.lockless));
@@ -82,6 +82,13 @@ impl Checkers {
         }
         if promises.never_preempts {
             self.add(preemption::Preemption::new(machine));
+        }
+    }
+
+    /// The checker of cgroups' limits, for a scheduler that has up to `ahead_ns` of them in advance on each CPU.
+    pub fn limits(&mut self, machine: &Machine, workload: &Workload, ahead_ns: u64) {
+        if workload.groups.iter().any(|group| group.max.is_some()) {
+            self.add(quota::Quota::new(machine, workload, ahead_ns));
         }
     }
 

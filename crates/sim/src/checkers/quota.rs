@@ -39,9 +39,10 @@ pub(super) struct Quota {
 
 impl Quota {
     /// More than the limit are: its burst, the quotas of two periods side by side, and what runs until the next tick on
-    /// each CPU. A policy takes the latter from the next period.
-    pub fn new(machine: &Machine, workload: &Workload) -> Self {
-        let late_ns = machine.costs.tick_period_ns + in_flight_ns(machine) as f64;
+    /// each CPU. A policy takes the latter from the next period. Linux's own class also has up to `ahead_ns` in advance
+    /// on each CPU, from an earlier period.
+    pub fn new(machine: &Machine, workload: &Workload, ahead_ns: u64) -> Self {
+        let late_ns = machine.costs.tick_period_ns + (in_flight_ns(machine) + ahead_ns) as f64;
         let ticks_ns = late_ns * machine.cpus.len() as f64;
         let limited = |(at, group): (usize, &workload::Group)| Some((at, group.max?));
         let found: Vec<(usize, Max)> =
@@ -130,7 +131,7 @@ mod tests {
             groups: vec![limited, Group::new(group)],
             ..Workload::default()
         };
-        let checker = Quota::new(&machine::find("plain-2").unwrap(), &workload);
+        let checker = Quota::new(&machine::find("plain-2").unwrap(), &workload, 0);
         let begin = [switch(KNOWN_NS, 0, IDLE, 1, false), switch(KNOWN_NS, 1, IDLE, 2, false)];
         let end = switch(KNOWN_NS + ms * MS, 0, 1, IDLE, true);
         say(checker, &[&begin[..], &[end]].concat())

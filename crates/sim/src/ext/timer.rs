@@ -18,7 +18,7 @@ impl Runtime {
         let start = started[at].1 + 1;
         started[at] = (Some(expires), start);
         let cpu = k.this_cpu() as u16;
-        k.queue.push(k.now_ns() + ns, Due::Irq { cpu, irq: Irq::Policy { number, start } });
+        k.queue.push(k.now_ns() + ns, Due::Irq { cpu, irq: Irq::Class { number, start } });
     }
 
     /// Calls a timer's function, unless the timer was started anew.

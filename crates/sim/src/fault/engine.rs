@@ -64,6 +64,7 @@ impl Engine {
             Change::Quota(group, quota) => {
                 self.k.sink.hint(t_ns, here, Hint::Regrouped);
                 self.k.cgroups[group + 1].quota = quota;
+                self.class.set_quota(&mut self.k, group + 1);
             }
             Change::Exec(task, process) => {
                 self.k.tasks[task].process = process;

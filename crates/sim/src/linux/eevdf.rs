@@ -2,22 +2,24 @@
 //! EEVDF as in Linux 6.12 to 7.2: the scheduler `default` of the simulator.
 //!
 //! Picks are in `eevdf_queue`, placement at wakeup in `eevdf_place`, balancing in `eevdf_balance`, and statistics of
-//! groups of CPUs for both in `eevdf_group`.
+//! groups of CPUs for both in `eevdf_group`. The tree of cgroups is in `eevdf_tree`, and the work on its levels in
+//! `eevdf_cgroup`. Their limits are in `eevdf_pool` and `eevdf_bandwidth`.
 //!
 //! Features as the kernel's defaults: PLACE_LAG, PLACE_REL_DEADLINE, RUN_TO_PARITY, DELAY_DEQUEUE, WAKEUP_PREEMPTION,
 //! TTWU_QUEUE, SIS_UTIL, UTIL_EST, NI_RANDOM, NI_RATE, HRTICK (slices end on time and not at a tick, as observed in
 //! 7.2); NEXT_BUDDY off. With lazy preemption a task gives way when it next leaves the kernel, for a tick at the
 //! latest, and other CPUs are not interrupted for it. Cores of different capacity are in
-//! `eevdf_capacity`. Not modelled: groups, bandwidth, preferred nodes and caches (`llc_balancing` of 7.2).
+//! `eevdf_capacity`. Not modelled: preferred nodes and caches (`llc_balancing` of 7.2).
 
 use machine::{Machine, Paths};
 use workload::Fair;
 
 use super::capacity::Capacity;
 use super::domains::Domains;
-use super::eevdf_queue::{Entity, Placing, Queue};
+use super::eevdf_funcs::Funcs;
+use super::eevdf_queue::{Entity, Placing, SCALE};
+use super::eevdf_tree::{CfsId, CfsRq, Tree};
 use super::newidle::NewIdle;
-use crate::account::Func;
 use crate::class::{Class, dequeue, enqueue, wake};
 use crate::event::{Due, Irq};
 use crate::ids::{CpuId, TaskId};
@@ -36,8 +38,10 @@ pub(super) const MIGRATION_COST_NS: u64 = 500_000;
 pub(super) struct Habit {
     pub avg: Avg,
     pub estimate: Estimate,
-    /// The CPU that has it on its queue, or its load in its average.
-    pub cpu: Option<CpuId>,
+    /// The queue that has it, or its load in its average.
+    pub cfs: Option<CfsId>,
+    /// It waits for its group's limit (`p->throttled`).
+    pub throttled: bool,
     /// When it was put on its queue.
     pub queued_ns: u64,
     /// `recent_used_cpu`.
@@ -47,14 +51,28 @@ pub(super) struct Habit {
     pub flips_since_ns: u64,
 }
 
-/// A CPU's runqueue.
+/// How a task leaves its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    Sleeps,
+    /// It is put back at once, here or elsewhere.
+    Moves,
+    /// It waits for its group's limit.
+    Throttled,
+}
+
+/// A CPU's runqueue. Its queues are in [`Eevdf::cfs`].
 #[derive(Debug)]
 pub(super) struct Rq {
-    pub queue: Queue,
-    pub avg: Avg,
+    /// The running task of this class.
+    pub curr: Option<TaskId>,
+    /// Tasks on its queues, the running one and delayed ones included (`h_nr_queued`).
+    queued: usize,
+    /// Queues that have got time from another CPU, to be unthrottled (`cfsb_csd_list`).
+    pub given: Vec<CfsId>,
     /// The sum over its runnable tasks (`cfs_rq->avg.util_est`).
     pub estimated: f64,
-    /// Runnable tasks: those of the queue that are not delayed.
+    /// Runnable tasks: those on its queues that are not delayed.
     pub runnable: usize,
     /// SCHED_IDLE tasks among those (`h_nr_idle`).
     pub runnable_idle: usize,
@@ -85,81 +103,16 @@ pub(super) struct Balance {
     pub newidle: NewIdle,
 }
 
-/// Functions that are charged.
-pub(super) struct Funcs {
-    pub enqueue: Func,
-    pub dequeue: Func,
-    /// For a task that is woken before its debt is paid.
-    pub enqueue_delayed: Func,
-    /// `dequeue` of a task that stays until its debt is paid, if the machine gives a separate length, and the rest of
-    /// it when the task leaves.
-    pub dequeue_delayed: Option<Func>,
-    pub dequeue_rest: Func,
-    pub update_curr: Func,
-    pub update_load_avg: Func,
-    pub place_entity: Func,
-    pub pick_eevdf: Func,
-    pub pick: Func,
-    pub put_prev: Func,
-    pub set_next: Func,
-    pub preempt: Func,
-    pub tick: Func,
-    pub fork: Func,
-    pub yield_task: Func,
-    pub select: Func,
-    pub wake_affine: Func,
-    pub idle_sibling: Func,
-    pub idle_cpu: Func,
-    pub idlest_cpu: Func,
-    pub rebalance: Func,
-    pub newidle: Func,
-    pub load_balance: Func,
-    pub group_stats: Func,
-    pub busiest_queue: Func,
-    pub move_task: Func,
-}
-
-impl Funcs {
-    fn new(paths: &Paths) -> Self {
-        let id = |name| Func::from(paths.id(name));
-        Funcs {
-            enqueue: id("enqueue_task_fair"),
-            dequeue: id("dequeue_task_fair"),
-            enqueue_delayed: id("enqueue_task_fair"),
-            dequeue_delayed: None,
-            dequeue_rest: id("dequeue_task_fair"),
-            update_curr: id("update_curr"),
-            update_load_avg: id("update_load_avg"),
-            place_entity: id("place_entity"),
-            pick_eevdf: id("pick_eevdf"),
-            pick: id("pick_next_task_fair"),
-            put_prev: id("put_prev_task_fair"),
-            set_next: id("set_next_entity"),
-            preempt: id("check_preempt_wakeup"),
-            tick: id("task_tick_fair"),
-            fork: id("task_fork_fair"),
-            yield_task: id("yield_task_fair"),
-            select: id("select_task_rq_fair"),
-            wake_affine: id("wake_affine"),
-            idle_sibling: id("select_idle_sibling"),
-            idle_cpu: id("idle_cpu"),
-            idlest_cpu: id("find_idlest_cpu"),
-            rebalance: id("rebalance_domains"),
-            newidle: id("idle_balance"),
-            load_balance: id("load_balance"),
-            group_stats: id("update_sg_lb_stats"),
-            busiest_queue: id("find_busiest_queue"),
-            move_task: id("move_task"),
-        }
-    }
-}
-
 /// The class.
 pub struct Eevdf {
     pub(super) func: Funcs,
+    /// First those of tasks, then those of cgroups: see [`Tree`].
     pub(super) entities: Vec<Entity>,
     pub(super) habits: Vec<Habit>,
     pub(super) rqs: Vec<Rq>,
+    /// The queues of all cgroups on all CPUs: see [`Tree`].
+    pub(super) cfs: Vec<CfsRq>,
+    pub(super) tree: Tree,
     pub(super) domains: Domains,
     pub(super) capacity: Capacity,
     /// By cache: CPUs that a search for an idle one may look at (`nr_idle_scan`).
@@ -168,7 +121,7 @@ pub struct Eevdf {
     /// Some CPU has had more than one task since the last pass over the whole machine (`rd->overloaded`).
     pub(super) overloaded: bool,
     slice_ns: i64,
-    tick_ns: i64,
+    pub(super) tick_ns: i64,
 }
 
 impl Eevdf {
@@ -176,8 +129,9 @@ impl Eevdf {
     pub fn new(machine: &Machine, paths: &Paths) -> Self {
         let domains = Domains::new(machine);
         let rq = |cpu| Rq {
-            queue: Queue::default(),
-            avg: Avg::default(),
+            curr: None,
+            queued: 0,
+            given: Vec::new(),
             estimated: 0.0,
             runnable: 0,
             runnable_idle: 0,
@@ -208,6 +162,8 @@ impl Eevdf {
             entities: Vec::new(),
             habits: Vec::new(),
             rqs: (0..machine.cpus.len()).map(rq).collect(),
+            cfs: Vec::new(),
+            tree: Tree::default(),
             capacity: Capacity::new(machine, &domains),
             domains,
             idle_scan: vec![CPUS_MANY; caches],
@@ -236,14 +192,6 @@ impl Eevdf {
         self
     }
 
-    fn task(&mut self, task: TaskId) -> &mut Habit {
-        if task >= self.habits.len() {
-            self.habits.resize(task + 1, Habit::default());
-            self.entities.resize(task + 1, Entity::default());
-        }
-        &mut self.habits[task]
-    }
-
     /// The CPU writes its runqueue's counters, which other CPUs may have read.
     fn dirty(&mut self, k: &mut Kernel, cpu: CpuId) {
         k.read(&mut self.rqs[cpu].line);
@@ -252,10 +200,20 @@ impl Eevdf {
 
     /// `update_curr`.
     pub(super) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
-        let Some(curr) = self.rqs[cpu].queue.curr else { return };
+        let Some(curr) = self.rqs[cpu].curr else { return };
         k.call(self.func.update_curr);
-        let delta_ns = k.update_curr_by_clock(curr);
-        if self.rqs[cpu].queue.charge(&mut self.entities, delta_ns as i64) {
+        let delta_ns = k.update_curr_by_clock(curr) as i64;
+        let mut cfs = self.cfs_of(k, cpu, curr);
+        let mut gives_way = self.cfs[cfs].queue.charge(&mut self.entities, delta_ns);
+        while let Some((_, above)) = self.tree.above(cfs) {
+            if self.cfs[cfs].limited {
+                self.account_runtime(k, cfs, delta_ns);
+            }
+            k.call(self.func.update_curr);
+            cfs = above;
+            gives_way |= self.cfs[cfs].queue.charge(&mut self.entities, delta_ns);
+        }
+        if gives_way {
             self.resched(k, cpu);
         }
     }
@@ -268,84 +226,92 @@ impl Eevdf {
         }
     }
 
-    /// `update_load_avg` of a task and its runqueue, up to now.
-    pub(super) fn update_load(&mut self, k: &mut Kernel, cpu: CpuId, task: Option<TaskId>) {
+    /// `update_load_avg` of a task and its group's queue on a CPU, up to now.
+    pub(super) fn update_load(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         k.call(self.func.update_load_avg);
         let now_ns = k.now_ns();
-        let rate = self.busy_rate(cpu);
-        let rq = &mut self.rqs[cpu];
-        let load = rq.queue.load(&self.entities) as u64;
-        rq.avg.update_at(rate, now_ns, load, rq.runnable, rq.queue.curr.is_some());
-        if let Some(task) = task {
-            let entity = &self.entities[task];
-            let weight = if entity.on_rq { entity.weight as u64 } else { 0 };
-            let waits = entity.on_rq && !entity.delayed;
-            let runs = rq.queue.curr == Some(task);
-            let rate = if entity.on_rq { rate } else { 1.0 };
-            self.habits[task].avg.update_at(rate, now_ns, weight, usize::from(waits), runs);
+        let cfs = self.cfs_of(k, cpu, task);
+        self.update_cfs(now_ns, cfs);
+        if cfs != cpu {
+            self.contribute(k, cfs);
         }
+        let entity = &self.entities[task];
+        let waits = entity.on_rq && !entity.delayed;
+        let runs = self.rqs[cpu].curr == Some(task);
+        let (load, rate) =
+            if entity.on_rq { (entity.load(), self.busy_rate(cpu)) } else { (0, 1.0) };
+        self.habits[task].avg.update_at(rate, now_ns, load, usize::from(waits), runs);
     }
 
     /// How fast time passes for a CPU's averages: more slowly while a CPU of less capacity is busy.
     pub(super) fn busy_rate(&self, cpu: CpuId) -> f64 {
-        if self.rqs[cpu].queue.curr.is_some() { self.capacity.rate(cpu) } else { 1.0 }
+        if self.cfs[cpu].queue.curr.is_some() { self.capacity.rate(cpu) } else { 1.0 }
     }
 
-    /// A task's load leaves the CPU it was on, and joins `cpu`'s.
-    fn follow(&mut self, cpu: CpuId, task: TaskId) {
-        let habit = &mut self.habits[task];
-        if habit.cpu == Some(cpu) {
+    /// A task's load leaves the queue that had it, and joins this one.
+    fn follow(&mut self, cfs: CfsId, task: TaskId) {
+        let Habit { avg, cfs: had, .. } = &mut self.habits[task];
+        let (avg, had) = (*avg, had.replace(cfs));
+        if had == Some(cfs) {
             return;
         }
-        let avg = habit.avg;
-        if let Some(old) = habit.cpu.replace(cpu) {
-            self.rqs[old].avg.sub(&avg);
+        if let Some(had) = had {
+            self.leave_load(had, &avg);
         }
-        self.rqs[cpu].avg.add(&avg);
+        self.join_load(cfs, &avg, self.entities[task].load());
     }
 
     /// Puts a task on a CPU's queue, without charge but for its lines.
     pub(super) fn attach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, placing: Placing) {
-        if self.habits[task].cpu.is_some_and(|old| old != cpu) {
+        if self.habits[task].cfs.is_some_and(|had| self.tree.cpu(had) != cpu) {
             // It has no warm cache here [ENQUEUE_MIGRATED].
             k.tasks[task].exec_start_ns = 0;
         }
-        self.follow(cpu, task);
+        let cfs = self.cfs_of(k, cpu, task);
+        self.follow(cfs, task);
         self.habits[task].queued_ns = k.now_ns();
-        self.rqs[cpu].queue.enqueue(&mut self.entities, task, placing);
+        self.cfs[cfs].queue.enqueue(&mut self.entities, task, placing);
+        self.rqs[cpu].queued += 1;
         self.runnable_comes(k, cpu, task);
+        self.enqueue_above(k, cfs);
         self.overloaded |= self.nr_running(cpu) > 1;
         self.dirty(k, cpu);
     }
 
     /// A runnable task joins a CPU's queue (`util_est_enqueue`).
     fn runnable_comes(&mut self, k: &Kernel, cpu: CpuId, task: TaskId) {
+        let idle = self.counts_as_idle(k, task);
         let rq = &mut self.rqs[cpu];
         rq.runnable += 1;
-        rq.runnable_idle += usize::from(k.tasks[task].has_idle_policy());
+        rq.runnable_idle += usize::from(idle);
         rq.estimated += self.habits[task].estimate.util;
     }
 
     /// A runnable task leaves a CPU's queue (`util_est_dequeue`).
     fn runnable_leaves(&mut self, k: &Kernel, cpu: CpuId, task: TaskId) {
+        let idle = self.counts_as_idle(k, task);
         let rq = &mut self.rqs[cpu];
         rq.runnable -= 1;
-        rq.runnable_idle -= usize::from(k.tasks[task].has_idle_policy());
+        rq.runnable_idle -= usize::from(idle);
         rq.estimated = (rq.estimated - self.habits[task].estimate.util).max(0.0);
     }
 
     /// `rq->nr_running`: delayed sleepers are included.
     pub(super) fn nr_running(&self, cpu: CpuId) -> usize {
-        self.rqs[cpu].queue.len(&self.entities)
+        self.rqs[cpu].queued
     }
 
     /// Takes a task off a CPU's queue, without charge but for its lines.
-    pub(super) fn detach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, sleeps: bool) {
+    pub(super) fn detach(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, leaving: Leaving) {
         let delayed = self.entities[task].delayed;
-        self.rqs[cpu].queue.dequeue(&mut self.entities, task, sleeps, self.tick_ns);
+        let cfs = self.cfs_of(k, cpu, task);
+        let sleeps = leaving != Leaving::Moves;
+        self.cfs[cfs].queue.dequeue(&mut self.entities, task, sleeps, self.tick_ns);
+        self.rqs[cpu].queued -= 1;
         if !delayed {
             self.runnable_leaves(k, cpu, task);
         }
+        self.dequeue_above(k, cfs, leaving);
         self.dirty(k, cpu);
     }
 
@@ -365,10 +331,13 @@ impl Eevdf {
         task: TaskId,
         flags: u64,
     ) {
-        let idle = |task: TaskId| k.tasks[task].has_idle_policy();
-        let at_once = idle(curr) && !idle(task);
+        let (curr_at, new_at) = (self.cfs_of(k, cpu, curr), self.cfs_of(k, cpu, task));
+        let (cfs, [curr, new]) = self.tree.matching((curr, curr_at), (task, new_at));
+        let idle = [curr, new].map(|entity| self.is_idle_entity(k, entity));
+        let at_once = idle == [true, false];
         // BATCH and IDLE tasks do not preempt others.
-        let may = flags & wake::FORK == 0 && k.tasks[task].fair == Fair::Normal;
+        let normal = k.tasks[task].fair == Fair::Normal;
+        let may = idle[0] == idle[1] && flags & wake::FORK == 0 && normal;
         if !at_once && !may {
             return;
         }
@@ -380,23 +349,8 @@ impl Eevdf {
             // `cancel_protect_slice`
             self.entities[curr].protected = self.entities[curr].vruntime;
         }
-        if at_once || self.pick_entity(k, cpu) == Some(task) {
+        if at_once || self.pick_entity(k, cfs) == Some(new) {
             self.resched(k, cpu);
-        }
-    }
-
-    /// `pick_task_fair`: sleepers that have paid their debt are dequeued on the way.
-    fn pick_entity(&mut self, k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
-        loop {
-            k.call(self.func.pick_eevdf);
-            let next = self.rqs[cpu].queue.pick(&self.entities)?;
-            if !self.entities[next].delayed {
-                return Some(next);
-            }
-            k.enter(self.func.dequeue_rest);
-            self.update_load(k, cpu, Some(next));
-            self.detach(k, cpu, next, true);
-            k.leave();
         }
     }
 
@@ -404,9 +358,7 @@ impl Eevdf {
     fn arm_slice_end(&mut self, k: &mut Kernel, cpu: CpuId) {
         let rq = &mut self.rqs[cpu];
         rq.slice_end_ns = None;
-        let Some(curr) = rq.queue.curr.filter(|_| rq.queue.len(&self.entities) > 1) else {
-            return;
-        };
+        let Some(curr) = rq.curr.filter(|_| rq.queued > 1) else { return };
         let left_ns = self.entities[curr].left_ns().max(0) as u64;
         let end_ns = (k.tasks[curr].exec_start_ns + left_ns).max(k.now_ns() + HRTICK_MIN_NS);
         rq.slice_end_ns = Some(end_ns);
@@ -459,12 +411,26 @@ impl Class for Eevdf {
         "default".to_string()
     }
 
+    fn start(&mut self, k: &mut Kernel) -> Result<(), String> {
+        let (cpus, tasks) = (self.rqs.len(), k.tasks.len());
+        let cgroups = k.cgroups.clone();
+        self.tree = Tree::new(cpus, tasks, &cgroups, || k.new_lock("cfs_b"));
+        let (queues, entities) = self.tree.sizes();
+        self.habits = vec![Habit::default(); tasks];
+        self.entities = vec![Entity::new(1024, self.slice_ns); tasks + entities];
+        self.cfs.resize_with(queues, CfsRq::default);
+        for (cfs, of) in self.cfs.iter_mut().enumerate() {
+            of.limited = self.tree.is_limited(cfs);
+        }
+        Ok(())
+    }
+
     fn fork(&mut self, k: &mut Kernel, task: TaskId) {
         k.call(self.func.fork);
         let weight = u64::from(k.tasks[task].weight());
         let now_ns = k.now_ns();
         let wakee_flips = k.tasks[task].wakee_flips;
-        *self.task(task) = Habit {
+        self.habits[task] = Habit {
             avg: Avg::new(now_ns, weight),
             recent: Some(k.tasks[task].cpu),
             wakee_flips,
@@ -473,15 +439,10 @@ impl Class for Eevdf {
         self.entities[task] = Entity::new(weight as i64, self.slice_ns);
     }
 
-    /// A waker is tracked all the same [record_wakee].
-    fn fork_other(&mut self, _k: &mut Kernel, task: TaskId) {
-        self.task(task);
-    }
-
     fn dead(&mut self, _k: &mut Kernel, task: TaskId) {
         let avg = self.habits[task].avg;
-        if let Some(cpu) = self.habits[task].cpu.take() {
-            self.rqs[cpu].avg.sub(&avg);
+        if let Some(cfs) = self.habits[task].cfs.take() {
+            self.leave_load(cfs, &avg);
         }
     }
 
@@ -494,19 +455,20 @@ impl Class for Eevdf {
     }
 
     fn still_queued(&self, task: TaskId) -> bool {
-        self.entities.get(task).is_some_and(|entity| entity.delayed)
+        self.entities[task].delayed
     }
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
         let delayed = self.entities[task].delayed;
         k.enter(if delayed { self.func.enqueue_delayed } else { self.func.enqueue });
         self.update_curr(k, cpu);
-        self.update_load(k, cpu, Some(task));
+        self.update_load(k, cpu, task);
         k.call(self.func.place_entity);
         if self.entities[task].delayed {
             // Still on the queue it slept on, which is this one: see `still_queued`.
             self.habits[task].queued_ns = k.now_ns();
-            self.rqs[cpu].queue.revive(&mut self.entities, task, self.tick_ns);
+            let cfs = self.cfs_of(k, cpu, task);
+            self.cfs[cfs].queue.revive(&mut self.entities, task, self.tick_ns);
             self.runnable_comes(k, cpu, task);
             self.dirty(k, cpu);
         } else {
@@ -515,7 +477,8 @@ impl Class for Eevdf {
             if initial {
                 let weight = u64::from(k.tasks[task].weight());
                 let capacity = self.capacity.of[cpu];
-                self.habits[task].avg.guess(&self.rqs[cpu].avg, weight, capacity);
+                let cfs = self.cfs_of(k, cpu, task);
+                self.habits[task].avg.guess(&self.cfs[cfs].avg, weight, capacity);
             }
             self.attach(k, cpu, task, placing);
         }
@@ -527,24 +490,29 @@ impl Class for Eevdf {
 
     fn dequeue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
         k.enter(self.func.dequeue_delayed.unwrap_or(self.func.dequeue));
+        if self.habits[task].throttled {
+            self.leave_limbo(k, cpu, task);
+            return k.leave();
+        }
         self.update_curr(k, cpu);
-        self.update_load(k, cpu, Some(task));
+        self.update_load(k, cpu, task);
         let sleeps = flags & dequeue::SLEEP != 0;
         if sleeps {
             let Habit { avg, estimate, .. } = &mut self.habits[task];
             self.rqs[cpu].estimated += estimate.sleeps(avg);
         }
-        let stays =
-            sleeps && !k.tasks[task].exiting && !self.rqs[cpu].queue.eligible(&self.entities, task);
+        let cfs = self.cfs_of(k, cpu, task);
+        let queue = &mut self.cfs[cfs].queue;
+        let stays = sleeps && !k.tasks[task].exiting && !queue.eligible(&self.entities, task);
         if stays {
-            self.rqs[cpu].queue.delay(&mut self.entities, task, self.tick_ns);
+            queue.delay(&mut self.entities, task, self.tick_ns);
             self.runnable_leaves(k, cpu, task);
             self.dirty(k, cpu);
         } else {
             if self.func.dequeue_delayed.is_some() {
                 k.call(self.func.dequeue_rest);
             }
-            self.detach(k, cpu, task, sleeps);
+            self.detach(k, cpu, task, if sleeps { Leaving::Sleeps } else { Leaving::Moves });
         }
         k.leave();
     }
@@ -562,19 +530,21 @@ impl Class for Eevdf {
     ) -> Option<TaskId> {
         k.enter(self.func.pick);
         if runnable {
-            self.update_curr(k, cpu);
             // The charge may ask for the pass that is under way.
+            let asked = k.cpus[cpu].need_resched;
+            self.update_curr(k, cpu);
+            k.cpus[cpu].need_resched = asked;
             k.cpus[cpu].lazy_resched = false;
         }
-        let mut next = self.pick_entity(k, cpu);
+        let mut next = self.pick_task(k, cpu);
         if next.is_none() && self.newidle_balance(k, cpu) {
-            next = self.pick_entity(k, cpu);
+            next = self.pick_task(k, cpu);
         }
         if let Some(next) = next {
             super::not_before(k, self.habits[next].queued_ns);
             // A task that goes on is not set again, but has a new slice all the same.
             let rq = &self.rqs[cpu];
-            if rq.queue.curr == Some(next) && rq.slice_end_ns.is_none() {
+            if rq.curr == Some(next) && rq.slice_end_ns.is_none() {
                 self.arm_slice_end(k, cpu);
             }
         }
@@ -588,23 +558,26 @@ impl Class for Eevdf {
         cpu: CpuId,
         prev: TaskId,
         runnable: bool,
-        _next: Option<TaskId>,
+        next: Option<TaskId>,
     ) {
         k.enter(self.func.put_prev);
         if runnable {
-            self.update_load(k, cpu, Some(prev));
+            self.update_load(k, cpu, prev);
         }
         // The pick has dequeued a sleeper with a paid debt; it may be awake elsewhere.
-        if self.rqs[cpu].queue.curr == Some(prev) {
-            self.rqs[cpu].queue.put_prev(&mut self.entities, prev);
+        if self.rqs[cpu].curr == Some(prev) {
+            self.rqs[cpu].curr = None;
+            let next = next.filter(|next| !k.tasks[*next].realtime.yes());
+            self.put_path(k, cpu, prev, runnable, next);
         }
         k.leave();
     }
 
     fn set_next(&mut self, k: &mut Kernel, cpu: CpuId, next: TaskId) {
         k.enter(self.func.set_next);
-        self.update_load(k, cpu, Some(next));
-        self.rqs[cpu].queue.set_next(&mut self.entities, next);
+        self.update_load(k, cpu, next);
+        self.set_path(k, cpu, next);
+        self.rqs[cpu].curr = Some(next);
         self.note_misfit(k, cpu, next);
         k.tasks[next].exec_start_ns = k.rq_clock_ns();
         self.arm_slice_end(k, cpu);
@@ -628,7 +601,8 @@ impl Class for Eevdf {
             k.resched(cpu);
         }
         self.update_curr(k, cpu);
-        self.update_load(k, cpu, Some(curr));
+        self.update_load(k, cpu, curr);
+        self.tick_above(k, self.cfs_of(k, cpu, curr));
         self.note_misfit(k, cpu, curr);
         k.leave();
     }
@@ -652,22 +626,46 @@ impl Class for Eevdf {
     fn yield_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         k.enter(self.func.yield_task);
         self.update_curr(k, cpu);
-        if self.rqs[cpu].queue.len(&self.entities) > 1 {
-            self.rqs[cpu].queue.give_way(&mut self.entities, task);
+        if self.nr_running(cpu) > 1 {
+            let cfs = self.cfs_of(k, cpu, task);
+            self.cfs[cfs].queue.give_way(&mut self.entities, task);
         }
         k.leave();
     }
 
     fn forget_sleeper(&mut self, k: &mut Kernel, task: TaskId) {
-        if self.entities.get(task).is_some_and(|entity| entity.delayed) {
+        if self.entities[task].delayed {
             let cpu = k.tasks[task].cpu;
-            self.detach(k, cpu, task, true);
+            self.detach(k, cpu, task, Leaving::Sleeps);
         }
     }
 
     fn set_nice(&mut self, k: &mut Kernel, task: TaskId) {
-        let weight = i64::from(k.tasks[task].weight());
-        self.task(task);
-        self.entities[task].weight = weight;
+        self.entities[task].weight = i64::from(k.tasks[task].weight()) * SCALE;
+    }
+
+    fn set_cgroup(&mut self, k: &mut Kernel, task: TaskId, _from: u64) {
+        if let Some(had) = self.habits[task].cfs {
+            self.follow(self.cfs_of(k, self.tree.cpu(had), task), task);
+        }
+    }
+
+    fn set_quota(&mut self, k: &mut Kernel, cgroup: usize) {
+        self.set_limit(k, cgroup, k.cgroups[cgroup].quota);
+    }
+
+    fn timer(&mut self, k: &mut Kernel, number: u32, start: u32) {
+        self.bandwidth_timer(k, number, start);
+    }
+
+    fn irq_work(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.unthrottle_given(k, cpu);
+    }
+
+    fn hotplug(&mut self, k: &mut Kernel, cpu: CpuId, online: bool) -> Result<(), String> {
+        if self.tree.groups.len() > 1 {
+            self.hotplug_groups(k, cpu, online);
+        }
+        Ok(())
     }
 }

@@ -68,6 +68,7 @@ impl Eevdf {
             return false;
         }
         self.rqs[cpu].idle_since_ns = Some(k.now_ns());
+        self.update_blocked(k, cpu);
         let overloaded = self.overloaded;
         let first_ns = self.rqs[cpu].balance.first().map_or(0, |level| level.newidle_max_ns);
         let mut pulled = 0;
@@ -258,8 +259,7 @@ impl Eevdf {
 
     /// LBF_ALL_PINNED: none of a CPU's tasks may run here.
     fn all_pinned(&self, k: &Kernel, from: CpuId, to: CpuId) -> bool {
-        let queue = &self.rqs[from].queue;
-        let mut tasks = queue.waiting().chain(queue.curr);
+        let mut tasks = self.waiting(from).into_iter().chain(self.rqs[from].curr);
         tasks.all(|task| !k.tasks[task].allowed.has(to))
     }
 
@@ -442,7 +442,7 @@ impl Eevdf {
             k.call(self.func.busiest_queue);
             let capacity = self.capacity_of(k, other);
             let slower = self.capacity.differs[env.domain] && !greater(here, capacity);
-            let rq = &mut self.rqs[other];
+            let (rq, of) = (&mut self.rqs[other], &self.cfs[other]);
             k.read(&mut rq.line);
             // A single task is taken if it would do as well here, or shares its CPU with real-time tasks.
             let busy = match pull {
@@ -450,14 +450,14 @@ impl Eevdf {
                 Pull::Misfit => rq.misfit_load,
                 Pull::Tasks(_) => rq.runnable as f64,
                 Pull::Load(most)
-                    if rq.runnable == 1 && rq.avg.load > most && capacity * pct >= 102_400.0 =>
+                    if rq.runnable == 1 && of.avg.load > most && capacity * pct >= 102_400.0 =>
                 {
                     continue;
                 }
-                Pull::Load(_) => rq.avg.load * 1024.0 / capacity,
+                Pull::Load(_) => of.avg.load * 1024.0 / capacity,
                 Pull::Util(_) if rq.runnable == 1 => continue,
                 // `cpu_util_cfs_boost`
-                Pull::Util(_) => rq.avg.util.max(rq.avg.runnable).max(rq.estimated).min(1024.0),
+                Pull::Util(_) => of.avg.util.max(of.avg.runnable).max(rq.estimated).min(1024.0),
             };
             if best.is_none_or(|(known, _)| busy > known) {
                 best = Some((busy, other));
@@ -471,7 +471,7 @@ impl Eevdf {
         let Env { to, level, idle, .. } = env;
         k.rq_lock(from);
         self.update_curr(k, from);
-        let mut tasks: Vec<TaskId> = self.rqs[from].queue.waiting().collect();
+        let mut tasks: Vec<TaskId> = self.waiting(from);
         // The list is in the order in which tasks were queued or ran last, the oldest first.
         let listed_ns = |task: TaskId| k.tasks[task].exec_start_ns.max(self.habits[task].queued_ns);
         tasks.sort_by_key(|task| (listed_ns(*task), *task));
@@ -484,7 +484,7 @@ impl Eevdf {
             let stays = left == Pull::Misfit && self.has_room(k, from, task);
             if stays
                 || !self.can_migrate(k, task, from, env)
-                || !fits(&mut left, &self.habits[task], failed)
+                || !fits(&mut left, &self.habits[task], self.h_load(task), failed)
             {
                 continue;
             }
@@ -529,7 +529,12 @@ impl Eevdf {
             return false;
         }
         let failed = self.rqs[to].balance[level].failed;
-        let due = || self.rqs[from].queue.eligible(&self.entities, task);
+        let [here, there] = [from, to].map(|cpu| self.cfs_of(k, cpu, task));
+        // `throttled_lb_pair`
+        if self.cfs[here].throttles > 0 || self.cfs[there].throttles > 0 {
+            return false;
+        }
+        let due = || self.cfs[here].queue.eligible(&self.entities, task);
         if failed == 0 && self.nr_running(to) > 0 && !due() {
             return false;
         }
@@ -578,16 +583,16 @@ fn helps(group: &Group, local: &Group, here: f64) -> bool {
 }
 
 /// Whether a task fits in the amount still to be moved; subtracts it.
-fn fits(left: &mut Pull, habit: &Habit, failed: u32) -> bool {
-    let (avg, util_of) = (&habit.avg, habit.estimate.of(&habit.avg));
+fn fits(left: &mut Pull, habit: &Habit, load_of: f64, failed: u32) -> bool {
+    let (load_of, util_of) = (load_of.max(1.0), habit.estimate.of(&habit.avg));
     let part = 1.0 / f64::from(1u32 << failed.min(16));
     match left {
         Pull::Tasks(tasks) => {
             *tasks = tasks.saturating_sub(1);
             true
         }
-        Pull::Load(load) if avg.load.max(1.0) * part <= *load => {
-            *load -= avg.load.max(1.0);
+        Pull::Load(load) if load_of * part <= *load => {
+            *load -= load_of;
             true
         }
         Pull::Util(util) if util_of * part <= *util => {

@@ -74,7 +74,7 @@ impl Eevdf {
         let (most, _) = self.capacity.range(&k.tasks[task].allowed.and(&k.online));
         let could = most > self.capacity.of[cpu];
         let fits = !could || self.has_room(k, cpu, task);
-        self.rqs[cpu].misfit_load = if fits { 0.0 } else { self.habits[task].avg.load.max(1.0) };
+        self.rqs[cpu].misfit_load = if fits { 0.0 } else { self.h_load(task).max(1.0) };
     }
 
     /// `check_misfit_status`: a task here could have more elsewhere.

@@ -135,18 +135,18 @@ impl Eevdf {
         }
         for cpu in stats.cpus.iter() {
             k.call(func);
-            let rate = self.busy_rate(cpu);
-            let rq = &mut self.rqs[cpu];
-            k.read(&mut rq.line);
-            let load = rq.queue.load(&self.entities) as u64;
-            rq.avg.update_at(rate, k.now_ns(), load, rq.runnable, rq.queue.curr.is_some());
-            let mut avg = rq.avg;
+            k.read(&mut self.rqs[cpu].line);
+            self.update_cfs(k.now_ns(), cpu);
+            self.update_blocked(k, cpu);
+            let rq = &self.rqs[cpu];
+            let mut avg = self.cfs[cpu].avg;
             let mut estimated = rq.estimated;
-            let own = without.filter(|task| self.habits[*task].cpu == Some(cpu));
+            let has = |cfs: usize| self.tree.cpu(cfs) == cpu;
+            let own = without.filter(|task| self.habits[*task].cfs.is_some_and(has));
             let runs = own.is_some_and(|task| k.cpus[cpu].curr == Some(task));
             if let Some(task) = own {
                 let Habit { avg: own, estimate, .. } = &self.habits[task];
-                avg.sub(own);
+                avg.sub(&own.with_load(self.h_load(task)));
                 estimated -= if runs { estimate.util } else { 0.0 };
             }
             let nr = rq.runnable + usize::from(k.runs_realtime(cpu)) - usize::from(runs);

@@ -70,10 +70,10 @@ impl Eevdf {
         if self.looks_idle(k, prev) {
             return prev;
         }
-        let load = self.habits[task].avg.load;
-        let mut here_load = self.rqs[here].avg.load;
+        let load = self.h_load(task);
+        let mut here_load = self.cfs[here].avg.load;
         if sync && let Some(waker) = k.cpus[here].curr {
-            let waker_load = self.habits[waker].avg.load;
+            let waker_load = self.h_load(waker);
             if waker_load > here_load {
                 return here;
             }
@@ -81,7 +81,7 @@ impl Eevdf {
         }
         let over = self.meet(here, prev).map_or(117.0, |domain| self.imbalance_pct(domain) as f64);
         let here_load = (here_load + load) * 100.0;
-        let prev_load = (self.rqs[prev].avg.load - load).max(0.0) * (100.0 + (over - 100.0) / 2.0);
+        let prev_load = (self.cfs[prev].avg.load - load).max(0.0) * (100.0 + (over - 100.0) / 2.0);
         if here_load < prev_load + if sync { 1.0 } else { 0.0 } { here } else { prev }
     }
 
@@ -172,7 +172,7 @@ impl Eevdf {
     pub(super) fn looks_idle(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         k.call(self.func.idle_cpu);
         k.read(&mut self.rqs[cpu].line);
-        k.cpus[cpu].idle() && k.cpus[cpu].nr_running == 0 && k.cpus[cpu].wake_list.is_empty()
+        k.cpus[cpu].idle() && k.cpus[cpu].nr_ready() == 0 && k.cpus[cpu].wake_list.is_empty()
     }
 
     /// The narrowest domain that has both.
@@ -265,8 +265,8 @@ impl Eevdf {
                 if idle.is_none_or(|(known, _)| stamp_ns > known) {
                     idle = Some((stamp_ns, cpu));
                 }
-            } else if least.is_none_or(|(known, _)| self.rqs[cpu].avg.load < known) {
-                least = Some((self.rqs[cpu].avg.load, cpu));
+            } else if least.is_none_or(|(known, _)| self.cfs[cpu].avg.load < known) {
+                least = Some((self.cfs[cpu].avg.load, cpu));
             }
         }
         idle.map(|(_, cpu)| cpu).or(least.map(|(_, cpu)| cpu))

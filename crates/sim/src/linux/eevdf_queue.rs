@@ -4,10 +4,29 @@
 //! V is the mean of vruntimes by weight. A task's lag is V less its vruntime: the time it is owed. A task with a lag of
 //! 0 or more is eligible. Of these the earliest virtual deadline runs. Source: Stoica and Abdel-Wahab, Earliest
 //! Eligible Virtual Deadline First (1995), as kernel/sched/fair.c has it.
+//!
+//! An entity on it is a task, or a cgroup with all its tasks on this CPU (`eevdf_tree`).
 
 use std::collections::BTreeSet;
 
-use crate::ids::TaskId;
+/// An entity, by its index.
+pub(super) type EntityId = usize;
+
+/// Weights have ten more bits than nice values give, for the shares of cgroups (`scale_load`).
+pub(super) const SCALE: i64 = 1024;
+
+/// `scale_load_down`: the weight as averages of load count it.
+fn scaled_down(weight: i64) -> u64 {
+    if weight == 0 { 0 } else { (weight / SCALE).max(2) as u64 }
+}
+
+/// `value` times `by`, divided by `of`, rounded to zero.
+fn in_proportion(value: i64, by: i64, of: i64) -> i64 {
+    match value.checked_mul(by) {
+        Some(product) => product / of,
+        None => (i128::from(value) * i128::from(by) / i128::from(of)) as i64,
+    }
+}
 
 /// `struct sched_entity`. Virtual times are CPU time at weight 1024, ns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +39,7 @@ pub(super) struct Entity {
     pub rel_deadline: bool,
     /// Until this vruntime it is not preempted (RUN_TO_PARITY).
     pub protected: i64,
+    /// A task's weight is [`SCALE`] times that of its nice value.
     pub weight: i64,
     /// Requested slice.
     pub slice_ns: i64,
@@ -31,16 +51,17 @@ pub(super) struct Entity {
 
 impl Entity {
     pub fn new(weight: i64, slice_ns: i64) -> Self {
-        Entity { weight, slice_ns, ..Entity::default() }
+        Entity { weight: weight * SCALE, slice_ns, ..Entity::default() }
+    }
+
+    /// Its weight, as averages of load count it: 1024 at nice 0.
+    pub fn load(&self) -> u64 {
+        scaled_down(self.weight)
     }
 
     /// CPU time as virtual time: `calc_delta_fair`.
     pub fn fair(&self, ns: i64) -> i64 {
-        if self.weight == 1024 {
-            ns
-        } else {
-            (i128::from(ns) * 1024 / i128::from(self.weight)) as i64
-        }
+        if self.weight == 1024 * SCALE { ns } else { in_proportion(ns, 1024 * SCALE, self.weight) }
     }
 
     fn vslice(&self) -> i64 {
@@ -49,7 +70,7 @@ impl Entity {
 
     /// CPU time until its deadline.
     pub fn left_ns(&self) -> i64 {
-        (i128::from(self.deadline - self.vruntime) * i128::from(self.weight) / 1024) as i64
+        in_proportion(self.deadline - self.vruntime, self.weight, 1024 * SCALE)
     }
 
     fn is_protected(&self) -> bool {
@@ -61,8 +82,8 @@ impl Entity {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// By deadline, without the running task.
-    tree: BTreeSet<(i64, u64, TaskId)>,
-    pub curr: Option<TaskId>,
+    tree: BTreeSet<(i64, u64, EntityId)>,
+    pub curr: Option<EntityId>,
     /// Σ weight and Σ weight × vruntime of the tree.
     weight: i64,
     moment: i128,
@@ -86,7 +107,7 @@ impl Queue {
         self.tree.len() + usize::from(self.running(entities).is_some())
     }
 
-    fn running(&self, entities: &[Entity]) -> Option<TaskId> {
+    fn running(&self, entities: &[Entity]) -> Option<EntityId> {
         self.curr.filter(|curr| entities[*curr].on_rq)
     }
 
@@ -102,9 +123,14 @@ impl Queue {
         }
     }
 
-    /// Weight of all tasks on it.
-    pub fn load(&self, entities: &[Entity]) -> i64 {
+    /// Weight of all entities on it.
+    fn weight(&self, entities: &[Entity]) -> i64 {
         self.sums(entities).0
+    }
+
+    /// The same, as averages of load count it.
+    pub fn load(&self, entities: &[Entity]) -> u64 {
+        scaled_down(self.weight(entities))
     }
 
     /// V: `avg_vruntime`.
@@ -116,20 +142,20 @@ impl Queue {
     }
 
     /// `entity_eligible`: its lag is not negative.
-    pub fn eligible(&self, entities: &[Entity], task: TaskId) -> bool {
+    pub fn eligible(&self, entities: &[Entity], task: EntityId) -> bool {
         let (weight, moment) = self.sums(entities);
         moment >= i128::from(entities[task].vruntime) * i128::from(weight)
     }
 
     /// `place_entity`, `enqueue_entity`.
-    pub fn enqueue(&mut self, entities: &mut [Entity], task: TaskId, placing: Placing) {
+    pub fn enqueue(&mut self, entities: &mut [Entity], task: EntityId, placing: Placing) {
         let average = self.average(entities);
-        let load = self.load(entities);
+        let load = self.weight(entities);
         let entity = &mut entities[task];
         let lag = match load {
             0 => 0,
             // Joining moves V: to have this lag afterwards it must start with more.
-            load => entity.vlag * (load + entity.weight) / load,
+            load => in_proportion(entity.vlag, load + entity.weight, load),
         };
         entity.vruntime = average - lag;
         if entity.rel_deadline {
@@ -147,7 +173,7 @@ impl Queue {
     }
 
     /// `dequeue_entity`: keeps its lag. `sleeps` says that its deadline is void.
-    pub fn dequeue(&mut self, entities: &mut [Entity], task: TaskId, sleeps: bool, tick_ns: i64) {
+    pub fn dequeue(&mut self, entities: &mut [Entity], task: EntityId, sleeps: bool, tick_ns: i64) {
         self.update_lag(entities, task, tick_ns);
         self.zero = self.average(entities);
         if self.curr != Some(task) {
@@ -167,7 +193,7 @@ impl Queue {
 
     /// `update_entity_lag`: within a slice and a tick. The debt of a delayed sleeper does not grow, and becomes no
     /// credit (DELAY_ZERO). Returns whether its vruntime no longer matches the lag.
-    fn update_lag(&self, entities: &mut [Entity], task: TaskId, tick_ns: i64) -> bool {
+    fn update_lag(&self, entities: &mut [Entity], task: EntityId, tick_ns: i64) -> bool {
         let average = self.average(entities);
         let entity = &mut entities[task];
         let limit = entity.fair(entity.slice_ns + tick_ns);
@@ -180,13 +206,13 @@ impl Queue {
     }
 
     /// `set_delayed`: a task sleeps and stays queued until its debt is paid.
-    pub fn delay(&mut self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
+    pub fn delay(&mut self, entities: &mut [Entity], task: EntityId, tick_ns: i64) {
         self.update_lag(entities, task, tick_ns);
         entities[task].delayed = true;
     }
 
     /// `requeue_delayed_entity`: a task woken before its debt was paid.
-    pub fn revive(&mut self, entities: &mut [Entity], task: TaskId, tick_ns: i64) {
+    pub fn revive(&mut self, entities: &mut [Entity], task: EntityId, tick_ns: i64) {
         let moved = self.update_lag(entities, task, tick_ns);
         entities[task].delayed = false;
         if moved {
@@ -195,6 +221,29 @@ impl Queue {
             }
             entities[task].on_rq = false;
             self.enqueue(entities, task, Placing::Back);
+        }
+    }
+
+    /// `reweight_entity`: an entity has another weight, and the same lag and time to its deadline.
+    pub fn reweight(&mut self, entities: &mut [Entity], at: EntityId, weight: i64, tick_ns: i64) {
+        let Entity { on_rq, delayed, weight: was, .. } = entities[at];
+        let protected = entities[at].is_protected() && self.curr == Some(at);
+        let left = entities[at].protected - entities[at].vruntime;
+        if on_rq {
+            self.dequeue(entities, at, false, tick_ns);
+        }
+        let entity = &mut entities[at];
+        entity.weight = weight;
+        entity.vlag = in_proportion(entity.vlag, was, weight);
+        if entity.rel_deadline {
+            entity.deadline = in_proportion(entity.deadline, was, weight);
+        }
+        if on_rq {
+            self.enqueue(entities, at, Placing::Back);
+            entities[at].delayed = delayed;
+        }
+        if protected {
+            entities[at].protected = entities[at].vruntime + in_proportion(left, was, weight);
         }
     }
 
@@ -213,7 +262,7 @@ impl Queue {
     }
 
     /// `pick_eevdf`.
-    pub fn pick(&self, entities: &[Entity]) -> Option<TaskId> {
+    pub fn pick(&self, entities: &[Entity]) -> Option<EntityId> {
         let curr = self.running(entities);
         if self.tree.is_empty() {
             return curr;
@@ -224,7 +273,7 @@ impl Queue {
         }
         let (weight, moment) = self.sums(entities);
         let eligible =
-            |task: TaskId| moment >= i128::from(entities[task].vruntime) * i128::from(weight);
+            |task: EntityId| moment >= i128::from(entities[task].vruntime) * i128::from(weight);
         let best = self.tree.iter().find(|(_, _, task)| eligible(*task));
         match (best, curr) {
             (Some((deadline, _, best)), Some(curr)) => {
@@ -236,19 +285,19 @@ impl Queue {
     }
 
     /// `set_next_entity`: leaves the tree and is protected until its deadline.
-    pub fn set_next(&mut self, entities: &mut [Entity], task: TaskId) {
+    pub fn set_next(&mut self, entities: &mut [Entity], task: EntityId) {
         self.remove(entities, task);
         self.curr = Some(task);
         self.protect(entities, task);
     }
 
     /// `set_protect_slice`.
-    pub fn protect(&mut self, entities: &mut [Entity], task: TaskId) {
+    pub fn protect(&mut self, entities: &mut [Entity], task: EntityId) {
         entities[task].protected = entities[task].deadline;
     }
 
     /// `put_prev_entity`.
-    pub fn put_prev(&mut self, entities: &mut [Entity], task: TaskId) {
+    pub fn put_prev(&mut self, entities: &mut [Entity], task: EntityId) {
         self.curr = None;
         if entities[task].on_rq {
             self.insert(entities, task);
@@ -256,7 +305,7 @@ impl Queue {
     }
 
     /// `yield_task_fair`: gives up the rest of its request.
-    pub fn give_way(&mut self, entities: &mut [Entity], task: TaskId) {
+    pub fn give_way(&mut self, entities: &mut [Entity], task: EntityId) {
         if self.eligible(entities, task) {
             entities[task].vruntime = entities[task].vruntime.max(entities[task].deadline);
         }
@@ -266,11 +315,11 @@ impl Queue {
     }
 
     /// Tasks that wait, by deadline.
-    pub fn waiting(&self) -> impl Iterator<Item = TaskId> {
+    pub fn waiting(&self) -> impl Iterator<Item = EntityId> {
         self.tree.iter().map(|(_, _, task)| *task)
     }
 
-    fn insert(&mut self, entities: &mut [Entity], task: TaskId) {
+    fn insert(&mut self, entities: &mut [Entity], task: EntityId) {
         self.seq += 1;
         let entity = &mut entities[task];
         entity.seq = self.seq;
@@ -279,7 +328,7 @@ impl Queue {
         self.moment += i128::from(entity.weight) * i128::from(entity.vruntime);
     }
 
-    fn remove(&mut self, entities: &[Entity], task: TaskId) {
+    fn remove(&mut self, entities: &[Entity], task: EntityId) {
         let entity = &entities[task];
         let was = self.tree.remove(&(entity.deadline, entity.seq, task));
         debug_assert!(was, "task {task} is in the tree");
@@ -376,6 +425,25 @@ mod tests {
         queue.revive(&mut entities, 0, TICK_NS);
         let lag = queue.average(&entities) - entities[0].vruntime;
         assert!(lag.abs() <= 1 && !entities[0].delayed, "{lag}");
+    }
+
+    #[test]
+    fn an_entity_of_another_weight_keeps_its_lag_and_the_time_to_its_deadline() {
+        let (mut queue, mut entities) = queue(&[1024; 3]);
+        queue.set_next(&mut entities, 0);
+        queue.charge(&mut entities, SLICE_NS / 2);
+        for at in [0, 1] {
+            let owed = |queue: &Queue, entities: &[Entity]| {
+                let Entity { vruntime, weight, .. } = entities[at];
+                (queue.average(entities) - vruntime) * weight / SCALE / 1024
+            };
+            let (lag, left) = (owed(&queue, &entities), entities[at].left_ns());
+            queue.reweight(&mut entities, at, 256 * SCALE, TICK_NS);
+            let moved = owed(&queue, &entities) - lag;
+            assert!(moved.abs() <= 2 && (entities[at].left_ns() - left).abs() <= 2, "{moved} ns");
+            assert!(entities[at].on_rq && queue.len(&entities) == 3);
+        }
+        assert!(entities[0].is_protected(), "as before");
     }
 
     proptest! {

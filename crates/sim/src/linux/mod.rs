@@ -11,16 +11,24 @@ mod cfs_place;
 mod domains;
 mod eevdf;
 mod eevdf_balance;
+mod eevdf_bandwidth;
 mod eevdf_capacity;
+mod eevdf_cgroup;
+mod eevdf_funcs;
 mod eevdf_group;
 mod eevdf_place;
+mod eevdf_pool;
 mod eevdf_queue;
+mod eevdf_tree;
 mod newidle;
 #[cfg(test)]
 mod tests;
 
 use crate::class::Class;
 use crate::kernel::Kernel;
+
+/// So much CPU time may a limited cgroup have in advance on each CPU.
+pub(crate) use eevdf_pool::SLICE_NS as LIMIT_AHEAD_NS;
 
 /// Linux's class as of today: EEVDF.
 pub(crate) fn default(k: &mut Kernel) -> Result<Box<dyn Class>, String> {

@@ -134,7 +134,7 @@ impl Ranked {
     /// Tasks of the class below that belong to a CPU and are runnable.
     fn others(&self, k: &Kernel, cpu: CpuId) -> usize {
         let rq = &self.rqs[cpu];
-        k.cpus[cpu].nr_running.saturating_sub(rq.queue.len() + usize::from(rq.curr.is_some()))
+        k.cpus[cpu].nr_ready().saturating_sub(rq.queue.len() + usize::from(rq.curr.is_some()))
     }
 
     /// `update_curr_rt`.
@@ -432,6 +432,10 @@ impl Class for Ranked {
 
     fn set_cgroup(&mut self, k: &mut Kernel, task: TaskId, from: u64) {
         self.below.set_cgroup(k, task, from);
+    }
+
+    fn set_quota(&mut self, k: &mut Kernel, cgroup: usize) {
+        self.below.set_quota(k, cgroup);
     }
 
     fn has_executed(&mut self, k: &Kernel, task: TaskId) {

@@ -40,7 +40,7 @@ impl Engine {
             Due::Irq { cpu, irq } if !self.void(cpu as usize, irq) => (cpu as usize, irq),
             due => return self.dispatch(due, t_ns),
         };
-        let timer = matches!(irq, Irq::Tick | Irq::Timer { .. } | Irq::Slice | Irq::Policy { .. });
+        let timer = matches!(irq, Irq::Tick | Irq::Timer { .. } | Irq::Slice | Irq::Class { .. });
         match self.turns.holder {
             Some(holder) if holder == cpu && !timer => return self.on_irq(cpu, irq, t_ns),
             Some(_) => self.turns.waiting[cpu].push(irq),

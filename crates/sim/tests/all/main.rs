@@ -2,6 +2,7 @@
 //! Tests of the simulator: policies behave in it as they declare, and it behaves as a kernel would.
 
 mod cas;
+mod cgroups_of_linux;
 mod common;
 mod composed;
 mod determinism;
