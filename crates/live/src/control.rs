@@ -224,6 +224,7 @@ fn step(
         parent_of: &program::parent,
         cgroup_of: &|id| shared.cgroups.of(id),
         memory,
+        read: Default::default(),
     });
     Duration::from_nanos(after_ns)
 }

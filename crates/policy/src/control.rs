@@ -4,9 +4,10 @@
 //! A ground calls it: from a thread of a higher class beside a real kernel, as an event in the simulator. It reads no
 //! clock and does no I/O; all its input comes with each call.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use crate::table::TaskTable;
+use crate::table::{TaskTable, TaskView};
 use crate::{Instance, Memory, Topology};
 
 /// A policy's control plane.
@@ -74,9 +75,16 @@ pub struct View<'a> {
     pub cgroup_of: &'a dyn Fn(u64) -> Option<Cgroup>,
     /// Memory, for control planes that place it.
     pub memory: &'a dyn Memory,
+    /// What [`Self::tasks`] has read; empty at first.
+    pub read: OnceCell<Vec<TaskView>>,
 }
 
 impl View<'_> {
+    /// Every task that has a slot, by slot, as of the first call: all that look at this view read the table once.
+    pub fn tasks(&self) -> &[TaskView] {
+        self.read.get_or_init(|| self.table.tasks())
+    }
+
     /// A profile's entry for a thread, by the thread's name or by its executable's path.
     pub fn named<'p>(&self, profile: &'p Profile, tid: u32) -> Option<&'p Vec<f64>> {
         if profile.is_empty() {
@@ -237,6 +245,7 @@ mod tests {
             parent_of: &|_| None,
             cgroup_of: &|_| None,
             memory: &NoMemory,
+            read: OnceCell::new(),
         };
         let told = |key: &str, tid| {
             let profile = [(key.to_string(), vec![2.0])].into();

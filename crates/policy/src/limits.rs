@@ -102,10 +102,16 @@ impl Control for Limits {
         self.looks += 1;
         self.without = 0;
         let mut found = BTreeMap::new();
-        for task in view.table.tasks() {
-            let number = self.of(task.cgroup, view, &mut found);
+        // Neighbours are often of one cgroup.
+        let (mut cgroup, mut number) = (0, 0);
+        for task in view.tasks() {
+            if task.cgroup != cgroup {
+                cgroup = task.cgroup;
+                let known = found.get(&cgroup).copied();
+                number = known.unwrap_or_else(|| self.of(cgroup, view, &mut found));
+            }
             if number != task.limit {
-                view.table.set_limit_of(&task, number);
+                view.table.set_limit_of(task, number);
             }
         }
         self.forget(view, &mut found);
@@ -164,6 +170,7 @@ mod tests {
                 parent_of: &|_| None,
                 cgroup_of: &cgroup_of,
                 memory: &NoMemory,
+                read: Default::default(),
             });
             self.keeper.table().tasks().iter().map(|task| task.limit).collect()
         }

@@ -199,7 +199,19 @@ impl TaskTable {
 
     /// Every task that has a slot, by slot. A slot that changes hands while it is read is left out.
     pub fn tasks(&self) -> Vec<TaskView> {
-        (1..self.used()).filter_map(|slot| self.view(slot)).collect()
+        let used = self.used();
+        let mut tasks = Vec::with_capacity(used);
+        (1..used).for_each(|slot| self.view(slot, &mut tasks));
+        tasks
+    }
+
+    /// Whether any task has a domain by [`Self::set_home`].
+    pub fn any_has_home(&self) -> bool {
+        let has_home = |slot: &Slot| {
+            let home = slot.home.load(Ordering::Relaxed);
+            home != 0 && slot.generation.load(Ordering::Acquire) % 2 == 1
+        };
+        self.raw().slots[1..self.used()].iter().any(has_home)
     }
 
     /// The end of the slots that were ever given out.
@@ -335,12 +347,16 @@ impl TaskTable {
         self.slot(index).buffers(epoch).0.load(Ordering::Relaxed)
     }
 
-    fn view(&self, index: usize) -> Option<TaskView> {
+    /// Adds a slot's task, if it has one. The view is written in its place: copying thousands of them takes long.
+    fn view(&self, index: usize, tasks: &mut Vec<TaskView>) {
         let raw = self.raw();
         let slot = &raw.slots[index];
         let generation = slot.generation.load(Ordering::Acquire);
+        if generation % 2 == 0 {
+            return;
+        }
         let epoch = raw.epoch.load(Ordering::Acquire);
-        let view = TaskView {
+        tasks.push(TaskView {
             slot: index as u32,
             generation,
             pid: slot.pid.load(Ordering::Relaxed),
@@ -357,10 +373,11 @@ impl TaskTable {
             counted_ns: slot.counted_ns.each_ref().map(|ns| ns.load(Ordering::Relaxed)),
             instructions: slot.instructions.each_ref().map(|count| count.load(Ordering::Relaxed)),
             share: slot.buffers(epoch).0.load(Ordering::Relaxed),
-        };
+        });
         std::sync::atomic::fence(Ordering::Acquire);
-        let same = slot.generation.load(Ordering::Relaxed) == generation;
-        (same && generation % 2 == 1).then_some(view)
+        if slot.generation.load(Ordering::Relaxed) != generation {
+            tasks.pop();
+        }
     }
 
     fn raw(&self) -> &RawTable {

@@ -53,11 +53,10 @@ impl Control for Hints {
         if self.profile.is_empty() {
             return LOOK_NS;
         }
-        let tasks = view.table.tasks();
         let mut told = Vec::new();
         let mut looks = BTreeMap::new();
         self.sources = Sources::default();
-        for task in &tasks {
+        for task in view.tasks() {
             let TaskView { slot, generation, pid, share, runtime_ns, .. } = *task;
             let before = self.looks.get(&(slot, generation)).copied();
             let ran = before.is_none_or(|before| before.runtime_ns != runtime_ns);
@@ -108,6 +107,7 @@ mod tests {
                 parent_of: &|_| None,
                 cgroup_of: &|_| None,
                 memory: &NoMemory,
+                read: Default::default(),
             });
             keeper.table().tasks()[0].share
         };

@@ -89,10 +89,10 @@ impl Control for Composed {
         let still = Still(view.memory);
         let rests = self.rests & self.mechanisms[0].bit != 0;
         let memory = if rests { &still } else { view.memory };
-        let next_ns = self.parts.step(&View { memory, ..*view });
+        let next_ns = self.parts.step(&View { memory, read: Default::default(), ..*view });
         // Domains cost something in the data plane, so they wait for a task that needs one.
         let [place, ..] = &self.mechanisms;
-        let idle = place.on && view.table.tasks().iter().all(|task| task.home == 0);
+        let idle = place.on && !view.table.any_has_home();
         let has_work = |one: &&Mechanism| one.on && !(idle && one.bit == place.bit);
         let have_work: u64 = self.mechanisms.iter().filter(has_work).map(|one| one.bit).sum();
         let now = self.trials.step(view.now_ns, have_work & self.free, &|| executed(view));
@@ -185,6 +185,7 @@ mod tests {
                 parent_of: &|_| None,
                 cgroup_of: &|_| None,
                 memory: &NoMemory,
+                read: Default::default(),
             };
             let next_ns = self.control.step(&view);
             (self.keeper.table().working(), next_ns)

@@ -146,7 +146,7 @@ impl Places {
             Planner::Classes => Leaves::Class(self.rule.cuts),
             Planner::Sorted(_) => Leaves::Rate(self.rule.cuts),
         };
-        for task in view.table.tasks() {
+        for &task in view.tasks() {
             let own = self.known.entry((task.slot, task.generation)).or_insert_with(|| Known {
                 task,
                 ran_ns: 0,

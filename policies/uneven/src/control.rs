@@ -477,6 +477,7 @@ mod tests {
                 parent_of: &|_| None,
                 cgroup_of: &|_| None,
                 memory: &policy::NoMemory,
+                read: Default::default(),
             });
             if passing.len() == 3 {
                 keeper.leave(passing.pop_front().unwrap());

@@ -89,7 +89,7 @@ impl Known {
     /// Takes in what each thread did since the last look, `since_ns` ago.
     pub fn look(&mut self, view: &View<'_>, since_ns: u64, memory: &Memory) {
         let kinds = self.kinds;
-        let tasks = view.table.tasks();
+        let tasks = view.tasks();
         let slots = tasks.last().map_or(0, |task| task.slot as usize + 1);
         if self.threads.len() < slots {
             self.threads.resize_with(slots, || None);

@@ -209,6 +209,7 @@ impl Steering {
                     name_of: &program::name,
                     cgroup_of: &|_| None,
                     memory: &self.memory,
+                    read: Default::default(),
                     program_of: &|tid| self.programs.of(tid),
                     parent_of: &program::parent,
                 });

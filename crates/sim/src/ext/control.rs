@@ -62,6 +62,7 @@ impl Controller {
             parent_of: &|_| None,
             cgroup_of: &cgroup_of,
             memory: k.domains.as_deref().map_or(&NoMemory, |domains| domains as &dyn Memory),
+            read: Default::default(),
         };
         let next_ns = self.control.step(&view);
         self.placements.look(k.now_ns(), self.control.placed().into_iter());

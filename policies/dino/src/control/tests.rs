@@ -148,6 +148,7 @@ impl Bench {
             parent_of: &|_| None,
             cgroup_of: &|_| None,
             memory: &self.world,
+            read: Default::default(),
         });
     }
 
@@ -410,6 +411,7 @@ fn pages_that_stay_behind_are_pulled_again_five_times() {
             parent_of: &|_| None,
             cgroup_of: &|_| None,
             memory: &stuck,
+            read: Default::default(),
         });
     }
     assert_eq!(stuck.0.pulls.borrow().len(), 6, "one move, and five tries after it");
