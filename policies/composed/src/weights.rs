@@ -7,6 +7,7 @@
 //! wants what it gets, and a little more.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use policy::table::TaskView;
 use policy::{Cgroup, Control, Instance, View};
@@ -37,6 +38,8 @@ pub(crate) fn are_heeded(instance: &Instance) -> bool {
 /// A thread at the last look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
+    /// The use of its slot; 0: none yet.
+    generation: u32,
     runtime_ns: u64,
     /// Its mean CPU time, in CPUs.
     used: f64,
@@ -49,8 +52,8 @@ struct Seen {
 /// Gives threads the weights of their cgroups.
 #[derive(Default)]
 pub(crate) struct Weights {
-    /// By slot and generation.
-    seen: BTreeMap<(u32, u32), Seen>,
+    /// By slot.
+    seen: Vec<Seen>,
     looked_ns: u64,
     /// Whether any thread has a weight in place of its own.
     gave: bool,
@@ -63,27 +66,31 @@ impl Weights {
         Weights { cpus: cpus as f64, ..Weights::default() }
     }
 
-    /// Threads that run, with their CPU time since the last look. Forgets those that have ended.
-    fn look(&mut self, view: &View<'_>) -> Vec<(TaskView, Seen)> {
+    /// Threads that run, with their CPU time since the last look.
+    fn look<'v>(&mut self, view: &'v View<'_>) -> Vec<(&'v TaskView, Seen)> {
         let passed_ns = (view.now_ns - self.looked_ns).max(1) as f64;
         let first = self.looked_ns == 0;
         let mut running = Vec::new();
-        let mut seen = BTreeMap::new();
-        for task in view.table.tasks() {
-            let key = (task.slot, task.generation);
-            let was = self.seen.get(&key).copied();
-            let before = was.unwrap_or(Seen { runtime_ns: task.runtime_ns, ..Seen::default() });
-            let ran_ns = task.runtime_ns.saturating_sub(before.runtime_ns);
+        let slots = view.tasks().last().map_or(0, |task| task.slot as usize + 1);
+        if self.seen.len() < slots {
+            self.seen.resize(slots, Seen::default());
+        }
+        for task in view.tasks() {
+            let TaskView { generation, runtime_ns, .. } = *task;
+            let place = &mut self.seen[task.slot as usize];
+            let was = Some(*place).filter(|was| was.generation == generation);
+            let before = was.unwrap_or(Seen { generation, runtime_ns, ..Seen::default() });
+            let ran_ns = runtime_ns.saturating_sub(before.runtime_ns);
             let now = ran_ns as f64 / passed_ns;
             let used = before.used + NEW * (now - before.used);
             let used_now = used.max(now);
-            let one = Seen { runtime_ns: task.runtime_ns, used, used_now, ..before };
-            seen.insert(key, one);
+            let one = Seen { runtime_ns, used, used_now, ..before };
+            *place = one;
             if used > 1e-4 || (was.is_none() && !first) {
                 running.push((task, one));
             }
         }
-        (self.seen, self.looked_ns) = (seen, view.now_ns);
+        self.looked_ns = view.now_ns;
         running
     }
 }
@@ -94,7 +101,7 @@ impl Control for Weights {
         let groups = Groups::of(&running, view.cgroup_of);
         if !groups.are_several() {
             if std::mem::take(&mut self.gave) {
-                view.table.tasks().iter().for_each(|task| view.table.set_pace(task, 0));
+                view.tasks().iter().for_each(|task| view.table.set_pace(task, 0));
             }
             return LOOK_NS;
         }
@@ -104,9 +111,7 @@ impl Control for Weights {
         for ((task, _), could) in running.iter().zip(groups.divide(&running, cpus)) {
             let weight = (even * could).clamp(WEIGHTS[0], WEIGHTS[1]);
             view.table.set_pace(task, weight.round() as u32);
-            if let Some(seen) = self.seen.get_mut(&(task.slot, task.generation)) {
-                seen.could = Some(could);
-            }
+            self.seen[task.slot as usize].could = Some(could);
         }
         self.gave = true;
         LOOK_NS
@@ -133,51 +138,64 @@ struct Known {
 /// Cgroups with threads that run.
 struct Groups {
     known: BTreeMap<u64, Known>,
-    /// The cgroup of each thread.
-    of: Vec<u64>,
+    /// Those that threads compete in. One may be there several times.
+    with_threads: Vec<u64>,
+    /// The place of each thread's cgroup among those.
+    of: Vec<usize>,
 }
 
 /// A competitor within a cgroup.
 #[derive(Clone, Copy)]
 enum Member {
-    Group(u64),
+    /// By place.
+    Group(usize),
     Thread(usize),
 }
 
+/// A cgroup and its competitors.
+struct Within {
+    /// Each with its weight.
+    members: Vec<(Member, f64)>,
+    most: f64,
+    /// What it wants, in CPUs.
+    wants: f64,
+}
+
 impl Groups {
-    fn of(running: &[(TaskView, Seen)], cgroup_of: &dyn Fn(u64) -> Option<Cgroup>) -> Self {
-        let mut known = BTreeMap::new();
-        let of =
-            running.iter().map(|(task, _)| chain(&mut known, task.cgroup, cgroup_of)).collect();
-        Groups { known, of }
+    fn of(running: &[(&TaskView, Seen)], cgroup_of: &dyn Fn(u64) -> Option<Cgroup>) -> Self {
+        let (mut known, mut with_threads) = (BTreeMap::new(), Vec::new());
+        let mut found = BTreeMap::new();
+        let mut of = |id: u64| {
+            *found.entry(id).or_insert_with(|| {
+                with_threads.push(chain(&mut known, id, cgroup_of));
+                with_threads.len() - 1
+            })
+        };
+        let of = running.iter().map(|(task, _)| of(task.cgroup)).collect();
+        Groups { known, with_threads, of }
     }
 
     /// Whether threads of more than one compete.
     fn are_several(&self) -> bool {
-        self.of.iter().any(|group| Some(group) != self.of.first())
+        self.with_threads.iter().any(|group| Some(group) != self.with_threads.first())
     }
 
     /// What each thread could have if it wanted, in CPUs.
-    fn divide(&self, running: &[(TaskView, Seen)], cpus: f64) -> Vec<f64> {
-        let mut within: BTreeMap<u64, Vec<(Member, f64)>> = BTreeMap::new();
-        for (id, known) in &self.known {
-            within.entry(known.parent).or_default().push((Member::Group(*id), known.weight));
-        }
-        for (at, group) in self.of.iter().enumerate() {
-            let weight = f64::from(running[at].0.weight.max(1));
-            within.entry(*group).or_default().push((Member::Thread(at), weight));
-        }
+    fn divide(&self, running: &[(&TaskView, Seen)], cpus: f64) -> Vec<f64> {
+        let mut groups = self.within(running);
+        find_wants(&mut groups, 0, running);
         let mut divided = vec![0.0; running.len()];
-        let mut open = vec![(ROOT, cpus)];
+        let mut open = vec![(0, cpus)];
         while let Some((group, has)) = open.pop() {
-            let members = &within[&group];
-            let demands: Vec<[f64; 2]> = members
-                .iter()
-                .map(|(member, weight)| [*weight, self.demand(*member, &within, running)])
-                .collect();
+            let members = &groups[group].members;
+            let demand = |(member, weight): &(Member, f64)| match member {
+                Member::Group(at) => [*weight, groups[*at].wants],
+                Member::Thread(at) => [*weight, wanted(&running[*at].1)],
+            };
+            let demands: Vec<[f64; 2]> = members.iter().map(demand).collect();
             for ((member, _), could) in members.iter().zip(divide(has, &demands)) {
                 match member {
-                    Member::Group(id) => open.push((*id, could.min(self.known[id].most))),
+                    Member::Group(at) => open.push((*at, could.min(groups[*at].most))),
                     Member::Thread(at) => divided[*at] = could,
                 }
             }
@@ -185,23 +203,36 @@ impl Groups {
         divided
     }
 
-    /// What a competitor wants, in CPUs.
-    fn demand(
-        &self,
-        member: Member,
-        within: &BTreeMap<u64, Vec<(Member, f64)>>,
-        running: &[(TaskView, Seen)],
-    ) -> f64 {
-        match member {
-            Member::Thread(at) => wanted(&running[at].1),
-            Member::Group(id) => {
-                let all = within[&id].iter();
-                let wanted: f64 =
-                    all.map(|(member, _)| self.demand(*member, within, running)).sum();
-                wanted.min(self.known[&id].most)
-            }
+    /// The root and all cgroups, each with its competitors: cgroups by number, then threads.
+    fn within(&self, running: &[(&TaskView, Seen)]) -> Vec<Within> {
+        let group = |most| Within { members: Vec::new(), most, wants: 0.0 };
+        let others = self.known.values().map(|known| group(known.most));
+        let mut groups: Vec<Within> = iter::once(group(f64::INFINITY)).chain(others).collect();
+        let places: BTreeMap<u64, usize> =
+            iter::once(ROOT).chain(self.known.keys().copied()).zip(0..).collect();
+        for (id, known) in &self.known {
+            let member = Member::Group(places[id]);
+            groups[places[&known.parent]].members.push((member, known.weight));
         }
+        let with_threads: Vec<usize> = self.with_threads.iter().map(|id| places[id]).collect();
+        for (at, (group, (task, _))) in self.of.iter().zip(running).enumerate() {
+            let weight = f64::from(task.weight.max(1));
+            groups[with_threads[*group]].members.push((Member::Thread(at), weight));
+        }
+        groups
     }
+}
+
+/// Finds what a cgroup wants, and those in it.
+fn find_wants(groups: &mut [Within], group: usize, running: &[(&TaskView, Seen)]) -> f64 {
+    let members = std::mem::take(&mut groups[group].members);
+    let mut demand = |(member, _): &(Member, f64)| match member {
+        Member::Group(at) => find_wants(groups, *at, running),
+        Member::Thread(at) => wanted(&running[*at].1),
+    };
+    let wants = members.iter().map(&mut demand).sum::<f64>().min(groups[group].most);
+    (groups[group].members, groups[group].wants) = (members, wants);
+    wants
 }
 
 /// Notes a cgroup and those around it. Returns the cgroup that its threads compete in: one whose CPU time is not
@@ -273,7 +304,8 @@ mod tests {
 
     fn could(threads: &[(u64, Seen)], cgroup_of: &dyn Fn(u64) -> Option<Cgroup>) -> Vec<f64> {
         let task = |cgroup| TaskView { weight: 100, cgroup, ..TaskView::default() };
-        let running: Vec<_> = threads.iter().map(|(id, seen)| (task(*id), *seen)).collect();
+        let tasks: Vec<_> = threads.iter().map(|(id, _)| task(*id)).collect();
+        let running: Vec<_> = tasks.iter().zip(threads.iter().map(|(_, seen)| *seen)).collect();
         let groups = Groups::of(&running, cgroup_of);
         groups.divide(&running, 1.0)
     }
@@ -283,7 +315,7 @@ mod tests {
         assert!(same && given.len() == wanted.len(), "{given:?}, not {wanted:?}");
     }
 
-    const HOG: Seen = Seen { runtime_ns: 0, used: 0.0, used_now: 0.0, could: None };
+    const HOG: Seen = Seen { generation: 1, runtime_ns: 0, used: 0.0, used_now: 0.0, could: None };
 
     #[test]
     fn each_level_divides_by_weight() {
