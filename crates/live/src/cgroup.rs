@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups by number, and limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight`, and version 1's
-//! equivalents, act on Linux's own class.
+//! Limits of CPU time that a policy would ignore: `cpu.max` and `cpu.weight`, and version 1's equivalents, act on Linux's
+//! own class.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use policy::{Cgroup, Quota};
+use std::fs;
+use std::path::Path;
 
 /// The hierarchy of version 2, on every recent distribution. Hierarchies of version 1, if there are any, are below it.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
@@ -40,120 +32,6 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{} is {}", self.group.trim_end_matches('/'), self.file, self.value)
     }
-}
-
-/// What is known of a group is read again after this time.
-pub(crate) const FRESH: Duration = Duration::from_millis(500);
-
-/// Groups by number, which is the inode of their folder, looked up on demand.
-pub(crate) struct Hierarchy {
-    root: PathBuf,
-    /// The root of a hierarchy of the kernel, whose folders can be opened by number.
-    opened: Option<File>,
-    fresh: Duration,
-    known: RefCell<BTreeMap<u64, Known>>,
-}
-
-struct Known {
-    folder: PathBuf,
-    group: Cgroup,
-    read: Instant,
-}
-
-impl Hierarchy {
-    /// Groups are read again after this time.
-    pub(crate) fn new(root: &Path, fresh: Duration) -> Self {
-        let opened = File::open(root).ok().filter(is_of_the_kernel);
-        Hierarchy { root: root.to_path_buf(), opened, fresh, known: RefCell::default() }
-    }
-
-    /// A group as it was a moment ago. None: it was removed, or belongs to another hierarchy.
-    pub(crate) fn of(&self, id: u64) -> Option<Cgroup> {
-        let mut known = self.known.borrow_mut();
-        if let Some(known) = known.get(&id).filter(|known| known.read.elapsed() < self.fresh) {
-            return Some(known.group);
-        }
-        let was = known.remove(&id).map(|known| known.folder);
-        let folder = was.filter(|folder| inode(folder) == Some(id)).or_else(|| self.folder(id))?;
-        let group = self.read(&folder)?;
-        known.insert(id, Known { folder, group, read: Instant::now() });
-        Some(group)
-    }
-
-    fn read(&self, folder: &Path) -> Option<Cgroup> {
-        let parent = if folder == self.root { 0 } else { inode(folder.parent()?)? };
-        // The root has no weight: no other group competes with it.
-        let text = fs::read_to_string(folder.join("cpu.weight")).ok();
-        let apart = text.is_some() || parent == 0;
-        let weight = text.and_then(|text| text.trim().parse().ok()).unwrap_or(100);
-        // Recent kernels give an idle group's weight as 1, older ones as 0.
-        let weight = if weight == 1 && is_idle(folder) { 0 } else { weight };
-        let quota = if apart { quota(folder) } else { None };
-        Some(Cgroup { parent, weight, apart, quota })
-    }
-
-    fn folder(&self, id: u64) -> Option<PathBuf> {
-        if let Some(root) = &self.opened {
-            let folder = open_by_number(root, id).ok()?;
-            return fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd())).ok();
-        }
-        let mut found = None;
-        walk(&self.root, "", &mut |folder, _| {
-            if inode(folder) == Some(id) {
-                found = Some(folder.to_path_buf());
-            }
-        });
-        found
-    }
-}
-
-/// Whether a folder is of a hierarchy of version 2 (CGROUP2_SUPER_MAGIC of linux/magic.h).
-fn is_of_the_kernel(folder: &File) -> bool {
-    const MAGIC: u64 = 0x6367_7270;
-    rustix::fs::fstatfs(folder).is_ok_and(|of| of.f_type as u64 == MAGIC)
-}
-
-/// The kernel's handle of a group's folder (FILEID_KERNFS of linux/exportfs.h).
-#[repr(C)]
-struct Handle {
-    bytes: u32,
-    kind: i32,
-    number: u64,
-}
-
-fn open_by_number(root: &File, number: u64) -> io::Result<OwnedFd> {
-    let mut handle = Handle { bytes: size_of::<u64>() as u32, kind: 0xfe, number };
-    // SAFETY: the handle is as long as it says, in the layout of struct file_handle.
-    let fd = unsafe {
-        let handle = (&raw mut handle).cast::<libc::file_handle>();
-        libc::open_by_handle_at(root.as_raw_fd(), handle, libc::O_PATH | libc::O_CLOEXEC)
-    };
-    match fd {
-        ..0 => Err(io::Error::last_os_error()),
-        // SAFETY: it was just opened, and is handed over.
-        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-    }
-}
-
-/// A group's `cpu.idle`.
-fn is_idle(folder: &Path) -> bool {
-    fs::read_to_string(folder.join("cpu.idle")).is_ok_and(|text| text.trim() == "1")
-}
-
-/// A group's `cpu.max`; None: there is no limit.
-fn quota(folder: &Path) -> Option<Quota> {
-    let text = fs::read_to_string(folder.join("cpu.max")).ok()?;
-    let ns = |text: &str| text.trim().parse().ok().map(|us: u64| us * 1000);
-    let (quota_ns, period_ns) =
-        text.split_once(' ').map(|(quota, period)| (ns(quota), ns(period)))?;
-    // Kernels before 5.14 have no bursts.
-    let burst = fs::read_to_string(folder.join("cpu.max.burst")).ok();
-    let burst_ns = burst.and_then(|text| ns(&text)).unwrap_or(0);
-    Some(Quota { quota_ns: quota_ns?, period_ns: period_ns?, burst_ns })
-}
-
-fn inode(folder: &Path) -> Option<u64> {
-    Some(fs::metadata(folder).ok()?.ino())
 }
 
 /// All limits below `root`, ordered by group. A missing hierarchy has none.
@@ -202,7 +80,7 @@ pub(crate) fn cpuset(root: &Path, membership: &str) -> Option<String> {
 }
 
 /// Visits a group and all that are in it: its folder, and its path from the root.
-fn walk(folder: &Path, group: &str, visit: &mut dyn FnMut(&Path, &str)) {
+pub(crate) fn walk(folder: &Path, group: &str, visit: &mut dyn FnMut(&Path, &str)) {
     visit(folder, group);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -243,39 +121,6 @@ mod tests {
         fs::write(root.path().join("cpuset.cpus.effective"), "0-7\n").unwrap();
         assert_eq!(cpuset("0::/\n").as_deref(), Some("0-7\n"));
         assert_eq!(cpuset("0::/../web\n"), None, "it is around this process's own root");
-    }
-
-    #[test]
-    fn a_group_is_found_by_its_inode_and_read_as_it_is() {
-        let root = tempfile::tempdir().unwrap();
-        let hierarchy = Hierarchy::new(root.path(), Duration::ZERO);
-        let group = |path: &str, weight: &str| {
-            let folder = root.path().join(path);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("cpu.weight"), weight).unwrap();
-            inode(&folder).unwrap()
-        };
-        let (web, workers) = (group("web", "400\n"), group("web/workers", "100\n"));
-        let top = inode(root.path()).unwrap();
-        assert_eq!(
-            hierarchy.of(workers),
-            Some(Cgroup { parent: web, weight: 100, apart: true, quota: None })
-        );
-        assert_eq!(
-            hierarchy.of(web),
-            Some(Cgroup { parent: top, weight: 400, apart: true, quota: None })
-        );
-        assert_eq!(
-            hierarchy.of(top),
-            Some(Cgroup { parent: 0, weight: 100, apart: true, quota: None })
-        );
-        fs::create_dir(root.path().join("plain")).unwrap();
-        let plain = hierarchy.of(inode(&root.path().join("plain")).unwrap()).unwrap();
-        assert!(!plain.apart, "the controller is off in it");
-        group("web", "50\n");
-        assert_eq!(hierarchy.of(web).unwrap().weight, 50);
-        fs::remove_dir_all(root.path().join("web")).unwrap();
-        assert_eq!(hierarchy.of(workers), None);
     }
 
     #[test]

@@ -16,8 +16,9 @@ use policy::table::{RawTable, TaskTable};
 use policy::{Control, Instance, Profile, Sources, Topology, View};
 use trace::Tid;
 
-use crate::cgroup::{CGROUPS, FRESH, Hierarchy};
+use crate::cgroup::CGROUPS;
 use crate::execute::{cpu_ns, now_ns};
+use crate::hierarchy::Hierarchy;
 use crate::kept::Kept;
 use crate::mapped::Mapped;
 use crate::memory::HereMemory;
@@ -216,8 +217,10 @@ fn step(
     programs: &Programs,
     memory: &HereMemory,
 ) -> Duration {
+    let now_ns = now_ns();
+    shared.cgroups.look(now_ns);
     let after_ns = control.step(&View {
-        now_ns: now_ns(),
+        now_ns,
         table: &shared.table,
         name_of: &program::name,
         program_of: &|tid| programs.of(tid),
@@ -252,7 +255,7 @@ impl Shared {
         let memory = Mapped::new(map, bytes, true)?;
         // SAFETY: the table lies within the mapping, which lives as long as this value
         let table = unsafe { TaskTable::new(memory.start.byte_add(offset).cast()) };
-        Ok(Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS), FRESH), _memory: memory })
+        Ok(Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS)), _memory: memory })
     }
 }
 
@@ -288,7 +291,7 @@ mod tests {
         let memory = Mapped::new(&file, size_of::<RawTable>(), true).unwrap();
         // SAFETY: the mapping is as large, lives as long as the table, and zeroes are a valid one
         let table = unsafe { TaskTable::new(memory.start.cast()) };
-        Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS), FRESH), _memory: memory }
+        Shared { table, cgroups: Hierarchy::new(Path::new(CGROUPS)), _memory: memory }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod execute;
 mod exit;
 mod facts;
 mod glance;
+mod hierarchy;
 mod hooks;
 mod kept;
 mod kernel;
@@ -40,6 +41,7 @@ mod topology;
 mod tracefs;
 mod trial;
 mod variables;
+mod watch;
 mod written;
 
 pub use behind::{Behind, Lookout};
