@@ -18,6 +18,7 @@ mod limits;
 mod memory;
 mod objects;
 mod piles;
+mod precedence;
 mod promises;
 mod realtime;
 mod related;
