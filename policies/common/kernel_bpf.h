@@ -345,6 +345,23 @@ static __always_inline bool goes_anywhere(const struct task_struct *p)
 	return goes;
 }
 
+struct mm_struct___users {
+	struct {
+		int counter;
+	} mm_users;
+} __attribute__((preserve_access_index));
+
+/*
+ * Whether other tasks have p's address space. For a moment it also counts as used by others while
+ * its files in /proc are read.
+ */
+static __always_inline bool has_siblings(const struct task_struct *p)
+{
+	const struct mm_struct___users *mm = (const void *)p->mm;
+
+	return mm && mm->mm_users.counter > 1;
+}
+
 struct task_struct___pinned {
 	unsigned short migration_disabled;
 } __attribute__((preserve_access_index));

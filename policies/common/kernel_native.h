@@ -63,6 +63,7 @@ struct kernel {
 	void (*reenqueue_here)(struct kernel *k);
 	bool (*cpu_is_active)(struct kernel *k, s32 cpu);
 	bool (*goes_anywhere)(struct kernel *k, const struct task_struct *p);
+	bool (*has_siblings)(struct kernel *k, const struct task_struct *p);
 	struct task_struct *(*forker)(struct kernel *k);
 	bool (*dsq_take)(struct kernel *k, u64 dsq_id, struct task_struct *p);
 	bool (*cpu_idles)(struct kernel *k, s32 cpu);
@@ -126,6 +127,7 @@ EXPORT struct kernel *kernel;
 #define cpu_idles(cpu)		  kernel->cpu_idles(kernel, cpu)
 #define cpu_curr(cpu)		  kernel->cpu_curr(kernel, cpu)
 #define goes_anywhere(p)	  kernel->goes_anywhere(kernel, p)
+#define has_siblings(p)		  kernel->has_siblings(kernel, p)
 #define spin_lock(lock)		  kernel->spin_lock(kernel, lock)
 #define spin_unlock(lock)	  kernel->spin_unlock(kernel, lock)
 #define bpf_task_storage_get(map, p, init, flags)                                              \

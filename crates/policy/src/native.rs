@@ -150,6 +150,8 @@ pub struct Kernel {
     pub cpu_is_active: unsafe extern "C" fn(*mut Kernel, i32) -> bool,
     /// Whether a task may run on all CPUs of the machine.
     pub goes_anywhere: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> bool,
+    /// Whether other tasks have a task's address space.
+    pub has_siblings: unsafe extern "C" fn(*mut Kernel, *const TaskStruct) -> bool,
     /// In init_task, the task that forks the new one, if that was recorded; else null.
     pub forker: unsafe extern "C" fn(*mut Kernel) -> *mut TaskStruct,
     /// In dispatch: the CPU takes this task from a queue, if it is still in it.

@@ -98,6 +98,7 @@ EXPORT const u64 layout[] = {
 	O(kernel, reenqueue_here),
 	O(kernel, cpu_is_active),
 	O(kernel, goes_anywhere),
+	O(kernel, has_siblings),
 	O(kernel, forker),
 	O(kernel, dsq_take),
 	O(kernel, cpu_idles),

@@ -34,7 +34,7 @@ fn c_and_rust_lay_out_the_same_structs() {
             select_cpu_dfl test_and_clear_cpu_idle pick_idle_cpu kick_cpu task_cpu cpu_allowed
             set_slice set_dsq_vtime now_ns this_cpu random_u32 task_storage_get spin_lock
             spin_unlock error dsq_peek_vtime dsq_next cpu_instructions clock_counts vector_used
-            task_xfeatures reenqueue_local reenqueue_here cpu_is_active goes_anywhere forker
+            task_xfeatures reenqueue_local reenqueue_here cpu_is_active goes_anywhere has_siblings forker
             dsq_take cpu_idles cpu_curr dsq_move_vtime timer_start
         }
         ClockCounts { cycles limited_ns energy_uj }

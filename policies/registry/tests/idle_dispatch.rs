@@ -117,6 +117,9 @@ mod quiet {
     pub unsafe extern "C" fn goes_anywhere(_: *mut Kernel, _: *const TaskStruct) -> bool {
         true
     }
+    pub unsafe extern "C" fn has_siblings(_: *mut Kernel, _: *const TaskStruct) -> bool {
+        false
+    }
     pub unsafe extern "C" fn forker(_: *mut Kernel) -> *mut TaskStruct {
         null_mut()
     }
@@ -170,6 +173,7 @@ fn quiet_kernel() -> Kernel {
         reenqueue_here: quiet::reenqueue_here,
         cpu_is_active: quiet::a_cpu,
         goes_anywhere: quiet::goes_anywhere,
+        has_siblings: quiet::has_siblings,
         forker: quiet::forker,
         dsq_take: quiet::take,
         cpu_idles: quiet::no_cpu,

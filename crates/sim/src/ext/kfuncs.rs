@@ -14,6 +14,7 @@ use super::flags::*;
 use super::{Context, Direct, Inserted, Ops, Runtime, lent};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
+use crate::task::State;
 
 /// The table, at an address that stays.
 pub(super) struct Table {
@@ -54,6 +55,7 @@ impl Table {
             reenqueue_here,
             cpu_is_active,
             goes_anywhere,
+            has_siblings,
             forker,
             dsq_take,
             cpu_idles,
@@ -432,6 +434,20 @@ unsafe extern "C" fn goes_anywhere(table: *mut KernelTable, p: *const TaskStruct
     let (rt, k) = unsafe { lent(table) };
     let task = rt.passed(k, p, "bpf_cpumask_subset");
     task.is_some_and(|task| k.online.within(&k.tasks[task].allowed))
+}
+
+/// `mm_users` of the address space. It ends with its last task.
+unsafe extern "C" fn has_siblings(table: *mut KernelTable, p: *const TaskStruct) -> bool {
+    // SAFETY: a policy calls this within a callback.
+    let (rt, k) = unsafe { lent(table) };
+    let Some(task) = rt.passed(k, p, "mm_users") else { return false };
+    let mm = rt.structs[task].mm;
+    let is_sibling = |other: usize| {
+        other != task
+            && rt.structs[other].mm == mm
+            && !matches!(k.tasks[other].state, State::New | State::Dead)
+    };
+    !mm.is_null() && (0..rt.structs.len()).any(is_sibling)
 }
 
 unsafe extern "C" fn set_slice(table: *mut KernelTable, p: *mut TaskStruct, slice: u64) {

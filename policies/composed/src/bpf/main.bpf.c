@@ -64,7 +64,7 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	cpu->began_ns = cpu->since_ns = scx_bpf_now();
 	cpu->leaves = 0;
 	if (orders_contexts() && p->mm)
-		cpu->mm = (u64)p->mm;
+		cpu->mm = has_siblings(p) ? (u64)p->mm : 0;
 	cpu->home = of && has_homes() ? home_in(p, task_table_at(of->slot)) : NO_DOMAIN;
 	cpu->share.deal = 0;
 	cpu->share.pid = p->pid;

@@ -36,7 +36,7 @@ struct pl_cpu {
 	u64 left_ns; /* when a task last went home from here */
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: none */
-	u64 mm; /* the address space that it is in; 0: none yet */
+	u64 mm; /* the address space that it is in, if several tasks have that; 0: none */
 	u32 tried; /* tasks that were looked at in search of a sibling */
 	u32 looks; /* how often this CPU has looked at another one's queue */
 	struct clock_cpu clock;
