@@ -288,10 +288,6 @@ mod tests {
             inode(&folder).unwrap()
         }
 
-        fn remove(&self, path: &str) {
-            fs::remove_dir_all(self.root.path().join(path)).unwrap();
-        }
-
         fn at(&self, now_ns: u64, id: u64) -> Option<Cgroup> {
             self.hierarchy.look(now_ns);
             self.hierarchy.of(id)
@@ -343,30 +339,16 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_removed_and_made_again_under_another_number() {
+    fn a_removed_group_is_missed_at_once_and_the_next_of_its_name_is_another() {
         let tree = Tree::new();
         let top = inode(tree.root.path()).unwrap();
-        let web = tree.group("web", "400\n");
+        let (web, next) = (tree.group("web", "400\n"), tree.group("next", "60\n"));
         assert_eq!((tree.weight(0, web), tree.weight(0, top)), (Some(400), Some(100)));
-        tree.group("next", "70\n");
-        fs::rename(tree.root.path().join("web"), tree.root.path().join("away")).unwrap();
-        tree.remove("away");
-        assert_eq!(tree.weight(1, top), Some(100));
-        let again = tree.group("web", "60\n");
-        assert_ne!(again, web);
-        assert_eq!(tree.weight(2, again), Some(60));
-        assert_eq!(tree.weight(20 * SECOND_NS, web), None);
-    }
-
-    #[test]
-    fn a_removed_group_is_missed_at_once() {
-        let tree = Tree::new();
-        let top = inode(tree.root.path()).unwrap();
-        let web = tree.group("web", "400\n");
-        assert_eq!((tree.weight(0, web), tree.weight(0, top)), (Some(400), Some(100)));
-        tree.remove("web");
-        assert_eq!(tree.weight(1, web), None);
-        assert_eq!(tree.watches(), 1, "that of the root");
+        let folder = |name| tree.root.path().join(name);
+        fs::remove_dir_all(folder("web")).unwrap();
+        fs::rename(folder("next"), folder("web")).unwrap();
+        assert_eq!((tree.weight(1, web), tree.weight(1, next)), (None, Some(60)));
+        assert_eq!(tree.watches(), 2, "those of the root and of the next one");
     }
 
     #[test]
