@@ -676,7 +676,7 @@ impl Engine {
                     None => effort_ns.min(at.left),
                     Some(hw) => hw.worked_ns(cpu, task, effort_ns, at.left),
                 };
-                at.left -= done;
+                at.left = if at.ends { 0.0 } else { at.left - done };
                 at.done += done;
                 state.instructions += done * counted;
                 if let Some(domains) = &mut k.domains {

@@ -31,6 +31,9 @@ pub enum Change {
     Quota(usize, Option<Quota>),
     /// A task calls exec: from then on its address space is that of this process. No class is told.
     Exec(TaskId, usize),
+    /// A task ends: when it next leaves or enters the kernel if it runs, and when it wakes if it is blocked. It keeps
+    /// what it holds.
+    End(TaskId),
     /// A CPU goes offline.
     Offline(CpuId),
     /// A CPU goes online again.

@@ -165,6 +165,8 @@ pub(crate) struct Cursor {
     pub phase: u8,
     /// Work left of the present `Run`, ns on the reference CPU.
     pub left: f64,
+    /// It is to end: the present operation is its last, and a `Run` is over when it is next accounted for.
+    pub ends: bool,
     /// CPU time to be spent before anything else: caches and TLB to fill.
     pub debt: f64,
     /// Wall time at which the present operation ends.
@@ -197,6 +199,7 @@ impl Cursor {
             loops: Vec::new(),
             phase: 0,
             left: 0.0,
+            ends: false,
             debt: 0.0,
             until_ns: 0,
             bytes: 0,
@@ -266,6 +269,11 @@ impl Cursor {
     pub fn next(&mut self) {
         self.phase = 0;
         self.bytes = 0;
+        if self.ends {
+            (self.again, self.script) = (None, None);
+            self.at = self.program.len() - 1;
+            return self.load();
+        }
         if let Some(op) = self.again.take() {
             if let Op::Run { work_ns } = self.op {
                 self.asked_ns += work_ns as f64;

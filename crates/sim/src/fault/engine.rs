@@ -70,6 +70,7 @@ impl Engine {
                 self.k.tasks[task].process = process;
                 self.class.has_executed(&self.k, task);
             }
+            Change::End(task) => self.k.tasks[task].at.ends = true,
             Change::Offline(cpu) => {
                 self.k.sink.hint(t_ns, cpu, Hint::Offline);
                 self.offline(cpu);

@@ -37,6 +37,30 @@ fn tasks_leave_a_cpu_that_goes_offline() {
     }
 }
 
+/// One runs, one waits for a CPU, one sleeps, and one has not begun.
+#[test]
+fn tasks_that_are_ended_soon_leave() {
+    for scheduler in every_scheduler() {
+        let sleeps = |ms| Step::Sleep { ns: ms * MS };
+        let late = Task { delay_ns: 20 * MS, ..task("late", vec![burn(1000)]) };
+        let tasks = vec![
+            task("a", vec![burn(1000)]),
+            task("b", vec![burn(1000)]),
+            task("sleeper", vec![sleeps(15), burn(1000), sleeps(1000)]),
+            late,
+            task("stays", vec![burn(20)]),
+        ];
+        let mut scenario = scenario(cores(1), workload(tasks), scheduler);
+        scenario.faults = (0..4).map(|task| at(10, Change::End(task))).collect();
+        let traced = run_traced(&scenario).unwrap_or_else(|error| panic!("{error}"));
+        let ended_ms = traced.ended_ns.iter().map(|ns| ns.unwrap() / MS).collect::<Vec<_>>();
+        assert!(ended_ms.iter().all(|ms| *ms < 100), "{}: {ended_ms:?}", traced.outcome.policy);
+        assert!(ended_ms[2] >= 15 && ended_ms[3] >= 20, "{ended_ms:?}");
+        let work: f64 = traced.outcome.progress.values().sum();
+        assert!((25e6..50e6).contains(&work), "{}: {work} ns of work", traced.outcome.policy);
+    }
+}
+
 /// They come while the only other CPU is offline, and may not run there when it is online again: it may idle then.
 #[test]
 fn task_forked_while_a_cpu_is_offline_is_known_to_be_pinned() {
