@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use comparison::{Contender, contender};
 use measuring::find_machine;
+use policy::table::TYPES_MAX;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -30,7 +31,7 @@ use crate::paper::Paper;
 use crate::views::{Chart, View};
 
 /// The class that all are compared with.
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";
 /// A policy whose gain is smaller has no gain that another could keep.
 const GAIN: f64 = 0.02;
 /// Shorter waits count as this long: no task is late by so little.
@@ -43,15 +44,29 @@ const LIMIT_NS: u64 = 1_000_000_000_000;
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
     /// Policies of one mechanism each, for `--policy`.
-    singles: String,
+    pub(super) singles: String,
     /// The others: those that are judged, and controls.
     policies: String,
+    /// More of them, for cells without any of the effects.
+    forced: String,
     /// Seeds of each cell; one with `--quick`.
     seeds: u64,
+    /// What every program is promised where cores differ.
+    promise: Promise,
     /// Loads by name.
     load: BTreeMap<String, Load>,
     /// The cells, by machine.
     on: Vec<On>,
+}
+
+/// A part of a program's fair performance.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Promise {
+    /// One of the policies: a program's performance under it is fair.
+    fair: String,
+    /// The part that is promised.
+    target: f64,
 }
 
 /// What runs in a cell.
@@ -137,7 +152,7 @@ pub struct OfCells {
 enum Taken {
     /// Speed against the default class.
     Speed,
-    /// The same for the program that does worst.
+    /// The same for the program that does worst, of those that have less than they are promised.
     WorstProgram,
     /// 99th percentile of the waits, against the default class.
     WaitP99,
@@ -192,6 +207,42 @@ impl OfCells {
     }
 }
 
+/// What a policy costs in cells without any of the effects, as a part of the speed under another: for each seed the
+/// geometric mean over cells.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostInCells {
+    /// The policy.
+    of: String,
+    /// The other one.
+    than: String,
+}
+
+impl Kind for CostInCells {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let (_, cells) = cells(lab)?;
+        let mut sample = Sample::default();
+        let mut by_seed: Vec<Vec<f64>> = Vec::new();
+        for cell in cells.iter().filter(|cell| cell.effects == 0) {
+            match (cell.scores.get(&self.of), cell.scores.get(&self.than)) {
+                (Some(own), Some(other)) => {
+                    let ratios = own.speed.iter().zip(&other.speed).map(|(own, other)| own / other);
+                    by_seed.push(ratios.collect());
+                }
+                _ => sample.missing.push(cell.name.clone()),
+            }
+        }
+        let seeds = by_seed.first().map_or(0, Vec::len);
+        let mean = |seed: usize| geometric_mean(by_seed.iter().map(|ratios| ratios[seed]));
+        sample.values = (0..seeds).map(|seed| 1.0 - mean(seed)).collect();
+        Ok(sample)
+    }
+
+    fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
+        Ok(Setting::without_clock("sim"))
+    }
+}
+
 impl Cell {
     /// A policy's median speed.
     fn speed(&self, policy: &str) -> Option<f64> {
@@ -221,8 +272,9 @@ fn cells(lab: &mut Laboratory) -> Result<(Vec<String>, Rc<Vec<Cell>>), Failure> 
 
 impl Matrix {
     fn run(&self, effort: &Effort, progress: &Progress) -> Result<Vec<Cell>, Failure> {
-        let policies = [DEFAULT.to_string(), self.singles.clone(), self.policies.clone()];
-        let contenders = contender::parse_all(&policies)?;
+        let policies = [DEFAULT, &self.singles, &self.policies, &self.forced].map(String::from);
+        let forced = contender::parse_all(&policies)?;
+        let usual = contender::parse_all(&policies[..3])?;
         let mut places: Vec<_> = self.on.iter().flat_map(|on| on.cells(effort.quick)).collect();
         places.retain(|place| is_wanted(&effort.cells, &named(*place)));
         let seeds = if effort.quick { 1 } else { self.seeds };
@@ -230,10 +282,20 @@ impl Matrix {
         for (at, (on, load, pressure)) in places.iter().enumerate() {
             let name = named((on, load, *pressure));
             progress.phase(&format!("cell {} of {}: {name}", at + 1, places.len()));
-            let outcomes = self.outcomes(on, load, *pressure, &contenders, seeds)?;
-            cells.push(Cell::of(name, on, &outcomes, &contenders));
+            let contenders = if on.effects == 0 { &forced } else { &usual };
+            let outcomes = self.outcomes(on, load, *pressure, contenders, seeds)?;
+            let kinds = find_machine(&on.machine)?.kinds(TYPES_MAX).rates.len();
+            let promise = (kinds > 1).then_some(&self.promise);
+            cells.push(Cell::of(name, on, &outcomes, contenders, promise));
         }
         Ok(cells)
+    }
+
+    /// A load for so many CPUs.
+    pub(super) fn load(&self, name: &str, cpus: usize, pressure: f64) -> Result<Workload, Failure> {
+        let known = || Failure::input(format!("the matrix has no load {name}"));
+        let of = self.load.get(name).ok_or_else(known)?;
+        built(name, &of.parts, cpus, pressure, of.seconds)
     }
 
     /// Every policy with every seed, as many at a time as there are processors.
@@ -246,9 +308,7 @@ impl Matrix {
         seeds: u64,
     ) -> Result<Vec<Vec<Result<Outcome, String>>>, Failure> {
         let machine = find_machine(&on.machine)?;
-        let known = || Failure::input(format!("the matrix has no load {load}"));
-        let of = self.load.get(load).ok_or_else(known)?;
-        let workload = built(load, &of.parts, machine.cpus.len(), pressure, of.seconds)?;
+        let workload = self.load(load, machine.cpus.len(), pressure)?;
         let mut scenarios = Vec::new();
         for contender in contenders {
             for seed in 0..seeds {
@@ -311,13 +371,20 @@ impl Cell {
         on: &On,
         outcomes: &[Vec<Result<Outcome, String>>],
         contenders: &[Contender],
+        promise: Option<&Promise>,
     ) -> Self {
+        let promised = |seed: usize| {
+            let promise = promise?;
+            let of = contenders.iter().position(|one| one.label() == promise.fair)?;
+            let fair = outcomes[of][seed].as_ref().ok()?;
+            Some(work(fair).into_iter().map(|(name, fair)| (name, promise.target * fair)).collect())
+        };
         let (mut scores, mut failed) = (BTreeMap::new(), BTreeMap::new());
         for (contender, runs) in contenders.iter().zip(outcomes) {
             let mut score = Score::default();
-            for (own, base) in runs.iter().zip(&outcomes[0]) {
+            for (seed, (own, base)) in runs.iter().zip(&outcomes[0]).enumerate() {
                 match (own, base) {
-                    (Ok(own), Ok(base)) => score.add(own, base),
+                    (Ok(own), Ok(base)) => score.add(own, base, promised(seed)),
                     (Err(why), _) | (_, Err(why)) => {
                         failed.insert(contender.label().to_string(), why.clone());
                     }
@@ -332,17 +399,30 @@ impl Cell {
 }
 
 impl Score {
-    fn add(&mut self, own: &Outcome, base: &Outcome) {
+    /// With the work that each program is promised, if one is.
+    fn add(&mut self, own: &Outcome, base: &Outcome, promised: Option<BTreeMap<&str, f64>>) {
         let speeds = speeds(own, base);
-        let mean = speeds.iter().map(|speed| speed.max(1e-9).ln()).sum::<f64>();
-        self.speed.push((mean / speeds.len().max(1) as f64).exp());
-        self.worst_program.push(least(speeds));
+        self.speed.push(geometric_mean(speeds.iter().map(|(_, speed)| speed.max(1e-9))));
+        let done = work(own);
+        let has_promised = |name: &str| {
+            let promised = promised.as_ref().and_then(|promised| promised.get(name));
+            promised.zip(done.get(name)).is_some_and(|(promised, done)| done >= promised)
+        };
+        let programs = speeds.into_iter();
+        let counts =
+            |(name, speed): (&str, f64)| if has_promised(name) { speed.max(1.0) } else { speed };
+        self.worst_program.push(least(programs.map(counts)));
         let p99 = |of: &Outcome| wait_ns(of.observed.tasks.values(), 0.99).unwrap_or(0.0);
         let worst = |of: &Outcome| of.observed.wait.max_ns as f64;
         let ratio = |own: f64, base: f64| own.max(WAIT_NS) / base.max(WAIT_NS);
         self.wait_p99.push(ratio(p99(own), p99(base)));
         self.worst_wait.push(ratio(worst(own), worst(base)));
     }
+}
+
+pub(super) fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    (values.map(f64::ln).sum::<f64>() / count).exp()
 }
 
 /// Tasks that go on until their time is over start in an order that depends on the seed. So their first places are
@@ -355,13 +435,14 @@ fn in_any_order(mut workload: Workload, seed: u64) -> Workload {
     workload
 }
 
-/// Each program's speed. A load that ends by itself is one program.
-fn speeds(own: &Outcome, base: &Outcome) -> Vec<f64> {
+/// Each program's speed, by name. A load that ends by itself is one program without a name.
+fn speeds<'o>(own: &Outcome, base: &'o Outcome) -> Vec<(&'o str, f64)> {
     let (done, before) = (work(own), work(base));
     if done.is_empty() || before.is_empty() {
-        return vec![base.elapsed_ns as f64 / own.elapsed_ns.max(1) as f64];
+        return vec![("", base.elapsed_ns as f64 / own.elapsed_ns.max(1) as f64)];
     }
-    before.iter().map(|(name, base)| done.get(name).copied().unwrap_or(0.0) / base).collect()
+    let speed = |name: &str, base: f64| done.get(name).copied().unwrap_or(0.0) / base;
+    before.into_iter().map(|(name, base)| (name, speed(name, base))).collect()
 }
 
 /// Work of each program, by the part of its tasks' names before a dash. None if the load ends by itself.
@@ -448,13 +529,27 @@ mod tests {
         let base = outcome(&[("a-0", 1.0), ("a-1", 3.0), ("b-0", 2.0)], 10);
         let own = outcome(&[("a-0", 4.0), ("a-1", 4.0), ("b-0", 1.0)], 10);
         let mut score = Score::default();
-        score.add(&own, &base);
+        score.add(&own, &base, None);
         assert_eq!((score.speed[0], score.worst_program[0]), (1.0, 0.5));
         assert_eq!(score.wait_p99, [1.0], "no task waited");
     }
 
     #[test]
+    fn a_program_that_has_what_it_is_promised_is_not_the_worst() {
+        let base = outcome(&[("a", 4.0), ("b", 5.0)], 10);
+        let own = outcome(&[("a", 3.0), ("b", 4.5)], 10);
+        let worst = |promised: [(&'static str, f64); 2]| {
+            let mut score = Score::default();
+            score.add(&own, &base, Some(promised.into()));
+            score.worst_program[0]
+        };
+        assert_eq!(worst([("a", 3.1), ("b", 4.6)]), 0.75);
+        assert_eq!(worst([("a", 3.0), ("b", 4.6)]), 0.9);
+        assert_eq!(worst([("a", 2.9), ("b", 0.0)]), 1.0);
+    }
+
+    #[test]
     fn a_load_that_ends_by_itself_counts_by_its_time() {
-        assert_eq!(speeds(&outcome(&[], 50), &outcome(&[], 100)), [2.0]);
+        assert_eq!(speeds(&outcome(&[], 50), &outcome(&[], 100)), [("", 2.0)]);
     }
 }

@@ -5,6 +5,7 @@
 pub mod agreement;
 pub mod answers;
 pub mod bench;
+mod changing;
 pub mod domains;
 pub mod exact;
 mod experiments;
@@ -31,6 +32,7 @@ pub const KINDS: &[(&str, Read)] = &[
     ("rows", read::<peers::Rows>),
     ("later", read::<peers::Later>),
     ("rows-won", read::<peers::RowsWon>),
+    ("rows-best", read::<peers::RowsBest>),
     ("makespan", read::<experiments::Makespan>),
     ("wait-bound", read::<experiments::WaitBound>),
     ("share-error", read::<experiments::ShareError>),
@@ -58,6 +60,8 @@ pub const KINDS: &[(&str, Read)] = &[
     ("neighbours", read::<neighbours::Simulated>),
     ("virtual", read::<neighbours::Virtual>),
     ("cells", read::<matrix::OfCells>),
+    ("cells-cost", read::<matrix::CostInCells>),
+    ("changing", read::<changing::Changing>),
     ("exact", read::<exact::Exact>),
     ("long", read::<long::Long>),
     ("answers", read::<answers::Answers>),

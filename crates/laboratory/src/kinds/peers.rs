@@ -7,10 +7,11 @@ use terminal::Failure;
 
 use crate::kind::{Kind, Sample, Setting};
 use crate::measure::Laboratory;
-use crate::outcomes::{bare, ratios, values};
+use crate::outcomes::{bare, policies, ratios, values};
 use crate::paper::Quantity;
 
-/// `over / under` of one quantity in each experiment, of the tasks that it watches: the median of its boots.
+/// `over / under` of one quantity in each experiment, of the tasks that it watches: the median of its boots. Without
+/// `under`, the quantity of `over`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rows {
@@ -21,7 +22,8 @@ pub struct Rows {
     /// Policy of the dividend.
     over: String,
     /// Policy of the divisor.
-    under: String,
+    #[serde(default)]
+    under: Option<String>,
 }
 
 impl Kind for Rows {
@@ -29,8 +31,10 @@ impl Kind for Rows {
         let mut sample = Sample::default();
         for name in &self.experiments {
             let outcomes = lab.watched(name)?;
-            match median(&ratios(&outcomes, &self.over, &self.under, self.quantity)) {
-                Some(ratio) => sample.values.push(ratio),
+            let own = || bare(values(&outcomes, &self.over, self.quantity));
+            let against = |under: &String| ratios(&outcomes, &self.over, under, self.quantity);
+            match median(&self.under.as_ref().map_or_else(own, against)) {
+                Some(value) => sample.values.push(value),
                 None => sample.missing.push(name.clone()),
             }
         }
@@ -72,6 +76,50 @@ impl Kind for RowsWon {
         }
         let values = if any { vec![won as f64] } else { Vec::new() };
         Ok(Sample { values, lost, ..Sample::default() })
+    }
+
+    fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
+        lab.setting(first(&self.experiments)?)
+    }
+}
+
+/// How near a policy is to the best of all others in each experiment, by medians: the best time divided by its own, or
+/// its own work divided by the greatest.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowsBest {
+    /// Names of the experiments.
+    experiments: Vec<String>,
+    /// The compared quantity.
+    quantity: Quantity,
+    /// The policy.
+    of: String,
+}
+
+impl Kind for RowsBest {
+    fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
+        let mut sample = Sample::default();
+        for name in &self.experiments {
+            let outcomes = lab.watched(name)?;
+            let middle = |policy: &str| median(&bare(values(&outcomes, policy, self.quantity)));
+            let others: Vec<f64> = policies(&outcomes)
+                .iter()
+                .filter(|policy| **policy != self.of)
+                .filter_map(|policy| middle(policy))
+                .collect();
+            let best = match self.quantity {
+                Quantity::Work => others.into_iter().reduce(f64::max),
+                _ => others.into_iter().reduce(f64::min),
+            };
+            match middle(&self.of).zip(best) {
+                Some((own, best)) if self.quantity == Quantity::Work => {
+                    sample.values.push(own / best)
+                }
+                Some((own, best)) => sample.values.push(best / own),
+                None => sample.missing.push(name.clone()),
+            }
+        }
+        Ok(sample)
     }
 
     fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
