@@ -32,7 +32,7 @@ pub enum Change {
     /// A task calls exec: from then on its address space is that of this process. No class is told.
     Exec(TaskId, usize),
     /// A task ends: when it next leaves or enters the kernel if it runs, and when it wakes if it is blocked. It keeps
-    /// what it holds.
+    /// what it holds. Only a [`workload::Step::Run`] is cut short.
     End(TaskId),
     /// A CPU goes offline.
     Offline(CpuId),

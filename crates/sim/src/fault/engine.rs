@@ -208,6 +208,11 @@ impl Engine {
             let from = std::mem::replace(&mut engine.k.tasks[task].cgroup, cgroup);
             engine.class.set_cgroup(&mut engine.k, task, from);
         });
+        // It may have come to a cgroup without time left [sched_move_task].
+        let cpu = self.k.tasks[task].cpu;
+        if self.k.cpus[cpu].curr == Some(task) {
+            self.k.resched(cpu);
+        }
     }
 
     fn offline(&mut self, cpu: CpuId) {

@@ -38,7 +38,7 @@ pub(super) const MIGRATION_COST_NS: u64 = 500_000;
 pub(super) struct Habit {
     pub avg: Avg,
     pub estimate: Estimate,
-    /// The queue that has it, or its load in its average.
+    /// The queue that it is on, or whose average still counts its load.
     pub cfs: Option<CfsId>,
     /// It waits for its group's limit (`p->throttled`).
     pub throttled: bool,
@@ -459,6 +459,9 @@ impl Class for Eevdf {
     }
 
     fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u64) {
+        if self.still_waits(k, cpu, task) {
+            return;
+        }
         let delayed = self.entities[task].delayed;
         k.enter(if delayed { self.func.enqueue_delayed } else { self.func.enqueue });
         self.update_curr(k, cpu);

@@ -530,8 +530,8 @@ impl Eevdf {
         }
         let failed = self.rqs[to].balance[level].failed;
         let [here, there] = [from, to].map(|cpu| self.cfs_of(k, cpu, task));
-        // `throttled_lb_pair`
-        if self.cfs[here].throttles > 0 || self.cfs[there].throttles > 0 {
+        // `lb_throttled_hierarchy`
+        if self.cfs[there].throttles > 0 {
             return false;
         }
         let due = || self.cfs[here].queue.eligible(&self.entities, task);

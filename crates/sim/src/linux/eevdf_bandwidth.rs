@@ -108,19 +108,37 @@ impl Eevdf {
         k.enter(self.func.dequeue);
         self.update_load(k, cpu, task);
         self.detach(k, cpu, task, Leaving::Throttled);
+        self.enter_limbo(k, cpu, task);
+        k.leave();
+    }
+
+    fn enter_limbo(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         let cfs = self.cfs_of(k, cpu, task);
         self.cfs[cfs].limbo.push(task);
         self.habits[task].throttled = true;
         k.cpus[cpu].throttled += 1;
-        k.leave();
     }
 
-    /// `dequeue_throttled_task`: a task waits for its group's limit no more.
+    /// `dequeue_throttled_task`: a task leaves its group's queue, and may come to another that is throttled.
     pub(super) fn leave_limbo(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         let cfs = self.cfs_of(k, cpu, task);
         self.cfs[cfs].limbo.retain(|other| *other != task);
-        self.habits[task].throttled = false;
         k.cpus[cpu].throttled -= 1;
+    }
+
+    /// `enqueue_throttled_task`: a task that waited for a limit comes to a queue. Returns whether it waits for the limit
+    /// there.
+    pub(super) fn still_waits(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) -> bool {
+        if !std::mem::take(&mut self.habits[task].throttled) {
+            return false;
+        }
+        let waits = self.cfs[self.cfs_of(k, cpu, task)].throttles > 0;
+        if waits {
+            self.enter_limbo(k, cpu, task);
+        } else if k.cpus[cpu].curr.is_none() {
+            k.resched(cpu);
+        }
+        waits
     }
 
     /// `unthrottle_cfs_rq`: its tasks are queued again, unless a group above or within lacks time. The runqueue is
@@ -147,6 +165,7 @@ impl Eevdf {
         }
         for task in tasks {
             self.leave_limbo(k, cpu, task);
+            self.habits[task].throttled = false;
             self.habits[task].avg.skip_to(k.now_ns());
             self.enqueue(k, cpu, task, enqueue::WAKEUP);
         }
@@ -268,7 +287,7 @@ impl Eevdf {
         }
     }
 
-    /// Whether a queue has a limit from now on. The runqueue is locked.
+    /// Gives a queue a limit, or takes it away. The runqueue is locked.
     fn set_limited(&mut self, k: &mut Kernel, cfs: CfsId, limited: bool) {
         self.cfs[cfs].limited = limited;
         self.cfs[cfs].remaining_ns = 1;

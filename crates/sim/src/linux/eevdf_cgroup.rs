@@ -62,9 +62,10 @@ impl Eevdf {
         }
     }
 
-    /// `update_tg_load_avg`.
+    /// `update_tg_load_avg`. A CPU that is offline contributes nothing.
     pub(super) fn contribute(&mut self, k: &mut Kernel, cfs: CfsId) {
-        if self.tree.contribute(cfs, &mut self.cfs[cfs], k.now_ns()) {
+        let online = k.cpus[self.tree.cpu(cfs)].online;
+        if online && self.tree.contribute(cfs, &mut self.cfs[cfs], k.now_ns()) {
             let group = self.tree.group(cfs);
             k.atomic(&mut self.tree.groups[group].line);
         }
@@ -232,7 +233,10 @@ impl Eevdf {
                 None => cfs = cpu,
                 Some(next) => match self.tree.below(next) {
                     Some(below) => cfs = below,
-                    None if self.cfs[cfs].throttles == 0 => return Some(next),
+                    // One that ends may hold what others wait for [throttle_cfs_rq_work].
+                    None if self.cfs[cfs].throttles == 0 || k.tasks[next].exiting => {
+                        return Some(next);
+                    }
                     None => {
                         self.throttle_task(k, cpu, next);
                         cfs = cpu;

@@ -27,7 +27,7 @@ mod tests;
 use crate::class::Class;
 use crate::kernel::Kernel;
 
-/// So much CPU time may a limited cgroup have in advance on each CPU.
+/// CPU time that a limited cgroup may have in advance on each CPU, ns.
 pub(crate) use eevdf_pool::SLICE_NS as LIMIT_AHEAD_NS;
 
 /// Linux's class as of today: EEVDF.

@@ -131,6 +131,20 @@ fn a_limit_that_changes_or_ends_holds_from_then_on() {
 #[test]
 fn a_task_that_leaves_its_cgroup_leaves_its_limit() {
     let counted_s = SECONDS - DELAY_MS as f64 / 1e3;
-    let moved = changed(5_000, Change::Cgroup(0, None));
-    near(moved, (9.8 * 0.01 + 5.0) / counted_s, "one of the two has left");
+    // In the middle of a period, when it waits for the next one.
+    let moved = changed(5_500, Change::Cgroup(0, None));
+    near(moved, (9.8 * 0.01 + 4.5) / counted_s, "one of the two has left");
+}
+
+/// It runs alone on its CPU, where no other task would make it give way.
+#[test]
+fn a_running_task_that_comes_to_a_cgroup_without_time_waits() {
+    let counted_s = SECONDS - DELAY_MS as f64 / 1e3;
+    let tasks = [hogs("web", 2, "/web"), hogs("root", 1, "/other")].join(", ");
+    let max = r#""/web": {"max": "10000 1000000"}"#;
+    let mut scenario = scenario(3, &tasks, max);
+    let web = scenario.workload.groups.iter().position(|group| group.path == "/web");
+    scenario.faults = vec![Fault { at_ns: 5_500 * MS, change: Change::Cgroup(2, web) }];
+    let own = cpus(&scenario);
+    near(own["web"] + own["root"], (9.8 * 0.01 + 5.3) / counted_s, "all three");
 }
