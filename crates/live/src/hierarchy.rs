@@ -116,6 +116,9 @@ impl Hierarchy {
         };
         // Before it is read, so that a change meanwhile is told.
         let watch = self.watch(&folder, id);
+        if watch.is_none() {
+            self.unwatch(watched.flatten());
+        }
         let Some(group) = self.read(&folder) else {
             self.unwatch(watch);
             return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Folders whose files others write to: the kernel says which (inotify), so they need not be read to find out.
+//! Watches folders: inotify reports each file that is written to, so that unchanged ones are not read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

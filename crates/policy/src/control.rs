@@ -80,7 +80,7 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// Every task that has a slot, by slot, as of the first call: all that look at this view read the table once.
+    /// Every task that has a slot, by slot, as of the first call: all that share this view read the table once.
     pub fn tasks(&self) -> &[TaskView] {
         self.read.get_or_init(|| self.table.tasks())
     }

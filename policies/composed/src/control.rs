@@ -136,7 +136,7 @@ fn executed(view: &View<'_>) -> Counted {
         let executed = Executed { instructions, ran_ns: task.runtime_ns };
         Some(((task.slot, task.generation), executed))
     };
-    view.table.tasks().iter().filter_map(of).collect()
+    view.tasks().iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
