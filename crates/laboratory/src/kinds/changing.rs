@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A load that changes: one load of the matrix after another, each with the same start after the last one's. An oracle
-//! that switches schedulers with the load, at no cost, has in each the speed of the single policy that does best there.
+//! that switches schedulers with the load, at no cost, has in each the best speed of the default class and the policies
+//! of one mechanism.
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@
 //! A program's speed in a run is its work against its work under `default` with the same seed. A load that ends by
 //! itself counts by its time. The speed of a cell is the geometric mean of its programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use comparison::{Contender, contender};
@@ -222,18 +222,23 @@ impl Kind for CostInCells {
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
         let (_, cells) = cells(lab)?;
         let mut sample = Sample::default();
-        let mut by_seed: Vec<Vec<f64>> = Vec::new();
+        let mut by_cell: Vec<Vec<f64>> = Vec::new();
         for cell in cells.iter().filter(|cell| cell.effects == 0) {
             match (cell.scores.get(&self.of), cell.scores.get(&self.than)) {
                 (Some(own), Some(other)) => {
                     let ratios = own.speed.iter().zip(&other.speed).map(|(own, other)| own / other);
-                    by_seed.push(ratios.collect());
+                    by_cell.push(ratios.collect());
                 }
-                _ => sample.missing.push(cell.name.clone()),
+                _ => {
+                    sample.missing.push(cell.name.clone());
+                    let failed = [&self.of, &self.than].map(|name| cell.failed.get(name));
+                    let told = |why: &String| format!("{}: {why}", cell.name);
+                    sample.lost.extend(failed.into_iter().flatten().map(told));
+                }
             }
         }
-        let seeds = by_seed.first().map_or(0, Vec::len);
-        let mean = |seed: usize| geometric_mean(by_seed.iter().map(|ratios| ratios[seed]));
+        let seeds = by_cell.first().map_or(0, Vec::len);
+        let mean = |seed: usize| geometric_mean(by_cell.iter().map(|ratios| ratios[seed]));
         sample.values = (0..seeds).map(|seed| 1.0 - mean(seed)).collect();
         Ok(sample)
     }
@@ -403,10 +408,12 @@ impl Score {
     fn add(&mut self, own: &Outcome, base: &Outcome, promised: Option<BTreeMap<&str, f64>>) {
         let speeds = speeds(own, base);
         self.speed.push(geometric_mean(speeds.iter().map(|(_, speed)| speed.max(1e-9))));
-        let done = work(own);
+        let (done, waits) = (work(own), waiting(own));
         let has_promised = |name: &str| {
             let promised = promised.as_ref().and_then(|promised| promised.get(name));
-            promised.zip(done.get(name)).is_some_and(|(promised, done)| done >= promised)
+            let kept =
+                promised.zip(done.get(name)).is_some_and(|(promised, done)| done >= promised);
+            kept && !waits.contains(name)
         };
         let programs = speeds.into_iter();
         let counts =
@@ -445,12 +452,23 @@ fn speeds<'o>(own: &Outcome, base: &'o Outcome) -> Vec<(&'o str, f64)> {
     before.into_iter().map(|(name, base)| (name, speed(name, base))).collect()
 }
 
-/// Work of each program, by the part of its tasks' names before a dash. None if the load ends by itself.
+/// The program of a task: its name before a dash.
+fn program(outcome: &Outcome, tid: u32) -> &str {
+    let name = outcome.names.get(&tid).map_or("", String::as_str);
+    name.split('-').next().unwrap_or(name)
+}
+
+/// Programs that sleep or wait: they may be slow although they have all CPU time that they are promised.
+fn waiting(outcome: &Outcome) -> BTreeSet<&str> {
+    let waits = outcome.observed.tasks.iter().filter(|(_, task)| task.voluntary > 1);
+    waits.map(|(tid, _)| program(outcome, *tid)).collect()
+}
+
+/// Work of each program. None if the load ends by itself.
 fn work(outcome: &Outcome) -> BTreeMap<&str, f64> {
     let mut work: BTreeMap<&str, f64> = BTreeMap::new();
     for (tid, done) in &outcome.progress {
-        let name = outcome.names.get(tid).map_or("", |name| name.split('-').next().unwrap_or(name));
-        *work.entry(name).or_default() += done;
+        *work.entry(program(outcome, *tid)).or_default() += done;
     }
     work.retain(|_, done| *done > 0.0);
     work
@@ -546,6 +564,11 @@ mod tests {
         assert_eq!(worst([("a", 3.1), ("b", 4.6)]), 0.75);
         assert_eq!(worst([("a", 3.0), ("b", 4.6)]), 0.9);
         assert_eq!(worst([("a", 2.9), ("b", 0.0)]), 1.0);
+        let mut score = Score::default();
+        let mut sleeper = own.clone();
+        sleeper.observed.tasks.entry(0).or_default().voluntary = 100;
+        score.add(&sleeper, &base, Some([("a", 2.9), ("b", 0.0)].into()));
+        assert_eq!(score.worst_program, [0.75], "it sleeps");
     }
 
     #[test]

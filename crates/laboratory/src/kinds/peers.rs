@@ -100,16 +100,24 @@ impl Kind for RowsBest {
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
         let mut sample = Sample::default();
         for name in &self.experiments {
+            let peers = lab.experiment(name)?.peers.clone();
             let outcomes = lab.watched(name)?;
+            let failed = lab.about(name).failed;
+            sample.lost.extend(failed.into_iter().map(|why| format!("{name}: {why}")));
             let middle = |policy: &str| median(&bare(values(&outcomes, policy, self.quantity)));
-            let others: Vec<f64> = policies(&outcomes)
-                .iter()
-                .filter(|policy| **policy != self.of)
-                .filter_map(|policy| middle(policy))
-                .collect();
+            // Without any peer, nobody knows how good the best one is.
+            if !peers.iter().any(|peer| middle(peer).is_some()) {
+                sample.missing.push(format!("{name}: a peer"));
+                continue;
+            }
+            let (known, unknown): (Vec<_>, Vec<_>) =
+                policies(&outcomes).into_iter().partition(|policy| middle(policy).is_some());
+            sample.missing.extend(unknown.into_iter().map(|policy| format!("{name}: {policy}")));
+            let others = known.iter().filter(|policy| **policy != self.of);
+            let others = others.filter_map(|policy| middle(policy));
             let best = match self.quantity {
-                Quantity::Work => others.into_iter().reduce(f64::max),
-                _ => others.into_iter().reduce(f64::min),
+                Quantity::Work => others.reduce(f64::max),
+                _ => others.reduce(f64::min),
             };
             match middle(&self.of).zip(best) {
                 Some((own, best)) if self.quantity == Quantity::Work => {
