@@ -352,7 +352,7 @@ impl TaskTable {
         let raw = self.raw();
         let slot = &raw.slots[index];
         let generation = slot.generation.load(Ordering::Acquire);
-        if generation % 2 == 0 {
+        if generation.is_multiple_of(2) {
             return;
         }
         let epoch = raw.epoch.load(Ordering::Acquire);

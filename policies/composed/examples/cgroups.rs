@@ -81,7 +81,9 @@ impl Load {
         let all = u64::from(CPUS) * passed_ns;
         let each = all * u64::from(self.one_in) / (CGROUPS * u64::from(TASKS_OF_EACH));
         let places = self.groups.iter().flatten();
-        for (at, place) in places.enumerate().filter(|(at, _)| *at as u32 % self.one_in == 0) {
+        for (at, place) in
+            places.enumerate().filter(|(at, _)| (*at as u32).is_multiple_of(self.one_in))
+        {
             let kind = at / self.one_in as usize % 2;
             self.keeper.charge(place, kind, each.min(passed_ns), Some(each));
         }

@@ -119,11 +119,12 @@ impl Kind for RowsBest {
                 Quantity::Work => others.reduce(f64::max),
                 _ => others.reduce(f64::min),
             };
+            let near = |(own, best): (f64, f64)| match self.quantity {
+                Quantity::Work => own / best,
+                _ => best / own,
+            };
             match middle(&self.of).zip(best) {
-                Some((own, best)) if self.quantity == Quantity::Work => {
-                    sample.values.push(own / best)
-                }
-                Some((own, best)) => sample.values.push(best / own),
+                Some(both) => sample.values.push(near(both)),
                 None => sample.missing.push(name.clone()),
             }
         }
