@@ -2,24 +2,18 @@
 //! The composed policy: each of its mechanisms does what it does in its own policy, and nothing where it is off.
 
 use machine::find;
-use policies::POLICIES;
-use policy::Instance;
-use sim::{Scenario, Scheduler, Traced, run, run_traced};
+use sim::{Scenario, Traced, run, run_traced};
 use trace::Outcome;
 use workload::programs::Programs;
 use workload::vector::{self, Beside, beside};
-use workload::{Demand, Step, Task, Workload};
+use workload::{Step, Task, Workload};
 
-use crate::common::groups;
+use crate::common::{self, groups, named};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn ran(machine: &str, workload: Workload, policy: &str) -> Traced {
-    let scheduler = match policy {
-        "default" => Scheduler::Default,
-        _ => Scheduler::Policy(Instance::parse(policy, &POLICIES).unwrap()),
-    };
-    run_traced(&Scenario::new(find(machine).unwrap(), workload, scheduler)).unwrap()
+    run_traced(&Scenario::new(find(machine).unwrap(), workload, named(policy))).unwrap()
 }
 
 fn work(outcome: &Outcome) -> Vec<f64> {
@@ -48,9 +42,8 @@ fn trials_cost_little_where_mechanisms_gain() {
             programs.tasks.into_iter().map(|task| Task { process: 16 + task.process, ..task }),
         );
         workload.duration_ns = Some(60 * SECOND_NS);
-        let instance = Instance::parse(policy, &POLICIES).unwrap();
         let machine = find("arm-2x12").unwrap();
-        let mut scenario = Scenario::new(machine, workload, Scheduler::Policy(instance));
+        let mut scenario = Scenario::new(machine, workload, named(policy));
         scenario.options.check = true;
         let outcome = run(&scenario).unwrap();
         let work = work(&outcome);
@@ -60,16 +53,9 @@ fn trials_cost_little_where_mechanisms_gain() {
     assert!(with > 0.98 * without && with != without, "{with} ns of work, {without} without");
 }
 
-/// Threads that go to memory much, all in one domain at first.
+/// Memory-bound tasks, all in one domain at first.
 fn devils() -> Workload {
-    let devil = |at: usize| Task {
-        name: format!("devil-{at}"),
-        process: at + 1,
-        steps: vec![Step::Run { work_ns: 1000 * SECOND_NS }],
-        memory: Some(Demand { mpki: 30.0, cpi: 0.8, bytes: 64 << 20, overlap: None }),
-        ..Task::default()
-    };
-    let tasks = (0..16).map(devil).collect();
+    let tasks = common::devils(16);
     Workload { tasks, duration_ns: Some(20 * SECOND_NS), ..Workload::default() }
 }
 

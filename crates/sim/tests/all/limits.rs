@@ -5,7 +5,7 @@ use machine::find;
 use sim::{Change, Fault, Scenario, run};
 
 use crate::common::MS;
-use crate::common::groups::{self, DELAY_MS, cpus, hogs, longest_wait_s, near};
+use crate::common::groups::{self, cpus, hogs, longest_wait_s, near};
 
 /// One of each folder whose policies keep limits.
 const POLICIES_OF_LIMITS: [&str; 4] = ["paceline", "min-fair", "dino", "avx-fair"];
@@ -34,19 +34,7 @@ fn a_cgroup_has_its_quota_with_one_thread_and_with_many() {
 
 #[test]
 fn a_cgroup_in_another_has_what_both_allow() {
-    let tasks = [hogs("own", 2, "/web"), hogs("a", 3, "/web/a"), hogs("b", 3, "/web/b")].join(", ");
-    let limits = |outer: u32, a: u32, b: u32| {
-        format!(
-            r#""/web": {{"max": "{outer} 100000"}}, "/web/a": {{"max": "{a} 100000"}},
-            "/web/b": {{"max": "{b} 10000"}}"#
-        )
-    };
-    let own = cpus(&scenario("numa-2x4", "paceline", &tasks, &limits(300_000, 50_000, 1_000)));
-    near(own["a"], 0.5, "the first within");
-    near(own["b"], 0.1, "the second within");
-    near(own["own"], 2.0, "the outer's own, as many as there are threads");
-    let own = cpus(&scenario("numa-2x4", "paceline", &tasks, &limits(50_000, 50_000, 10_000)));
-    near(own.values().sum(), 0.5, "all of it");
+    groups::inner_and_outer_limits_hold(&find("numa-2x4").unwrap(), "paceline");
 }
 
 /// A turn lasts a tick of 4 ms. Where all have one after the other, each waits for as long as the quota needs for the
@@ -68,20 +56,9 @@ fn threads_of_a_cgroup_take_turns() {
     }
 }
 
-/// A task that needs 18 ms every 200 ms, within 10 ms in 100.
 #[test]
 fn what_is_saved_up_can_be_had_in_a_burst() {
-    let task = format!(
-        r#""web": {{"run": 18000, "sleep": 182000, "loop": -1, "delay": {}, "taskgroup": "/web"}}"#,
-        DELAY_MS * 1000
-    );
-    let waits_s = |burst: u32| {
-        let max = format!(r#""/web": {{"max": "10000 100000", "burst": {burst}}}"#);
-        longest_wait_s(&scenario("plain-2", "paceline", &task, &max))
-    };
-    let (with, without) = (waits_s(10_000), waits_s(0));
-    assert!(with < 0.001, "it waited for {with} s");
-    assert!(without > 0.05, "without a burst for the next period, not {without} s");
+    groups::bursts_hold(&find("plain-2").unwrap(), "paceline");
 }
 
 /// Each thread has a thousandth of a CPU's 64th part: none would run for a minute.

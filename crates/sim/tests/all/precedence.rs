@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use machine::find;
-use policies::POLICIES;
-use policy::Instance;
-use sim::{Options, Record, Scenario, Scheduler, Traced, run_traced};
-use workload::{Demand, Step, Task, Workload};
+use sim::{Options, Record, Scenario, Traced, run_traced};
+use workload::{Step, Task, Workload};
+
+use crate::common::{devils, named};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const SECONDS: u64 = 20;
@@ -24,17 +24,10 @@ fn hogs(count: usize, threads: usize) -> Vec<Task> {
     (0..count).map(task).collect()
 }
 
-/// Memory-bound tasks that never wait.
-fn devils(count: usize) -> Vec<Task> {
-    let memory = Demand { mpki: 30.0, cpi: 0.8, bytes: 64 << 20, overlap: None };
-    hogs(count, 1).into_iter().map(|task| Task { memory: Some(memory), ..task }).collect()
-}
-
 fn ran(machine: &str, tasks: Vec<Task>, policy: &str) -> Traced {
     let workload =
         Workload { tasks, duration_ns: Some(SECONDS * SECOND_NS), ..Workload::default() };
-    let instance = Instance::parse(policy, &POLICIES).unwrap();
-    let mut scenario = Scenario::new(find(machine).unwrap(), workload, Scheduler::Policy(instance));
+    let mut scenario = Scenario::new(find(machine).unwrap(), workload, named(policy));
     let record = Record { events: true, ..Record::default() };
     scenario.options = Options { check: true, record, ..scenario.options };
     run_traced(&scenario).unwrap()

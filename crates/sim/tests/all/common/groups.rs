@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use machine::Machine;
-use policies::POLICIES;
-use policy::Instance;
-use sim::{Options, Scenario, Scheduler, run};
+use sim::{Options, Scenario, run};
 
 /// How long such a run lasts.
 pub const SECONDS: f64 = 10.0;
@@ -19,11 +17,7 @@ pub fn scenario(machine: Machine, policy: &str, tasks: &str, groups: &str) -> Sc
         r#"{{"global": {{"duration": {SECONDS}}}, "tasks": {{{tasks}}}, "taskgroups": {{{groups}}}}}"#
     );
     let workload = workload::rtapp::parse("groups", &text).unwrap();
-    let scheduler = match policy {
-        "default" => Scheduler::Default,
-        _ => Scheduler::Policy(Instance::parse(policy, &POLICIES).unwrap()),
-    };
-    let scenario = Scenario::new(machine, workload, scheduler);
+    let scenario = Scenario::new(machine, workload, super::named(policy));
     Scenario { options: Options { check: true, ..scenario.options }, ..scenario }
 }
 
@@ -97,4 +91,36 @@ pub fn outer_parts_follow_weights(parts: &BTreeMap<String, f64>) {
         let (part, wanted) = (of.map(|(_, part)| part).sum::<f64>(), 100.0 * weight / 7.0);
         assert!((part - wanted).abs() < 1.0, "{letter}: {part} %, not {wanted}: {parts:?}");
     }
+}
+
+/// Cgroups with limits in one with a limit: each has what both allow.
+pub fn inner_and_outer_limits_hold(machine: &Machine, policy: &str) {
+    let tasks = [hogs("own", 2, "/web"), hogs("a", 3, "/web/a"), hogs("b", 3, "/web/b")].join(", ");
+    let own = |outer: u32, a: u32, b: u32| {
+        let limits = format!(
+            r#""/web": {{"max": "{outer} 100000"}}, "/web/a": {{"max": "{a} 100000"}},
+            "/web/b": {{"max": "{b} 10000"}}"#
+        );
+        cpus(&scenario(machine.clone(), policy, &tasks, &limits))
+    };
+    let wide = own(300_000, 50_000, 1_000);
+    near(wide["a"], 0.5, "the first within");
+    near(wide["b"], 0.1, "the second within");
+    near(wide["own"], 2.0, "the outer's own, as many as there are threads");
+    near(own(50_000, 50_000, 10_000).values().sum(), 0.5, "all of it");
+}
+
+/// A task that needs 18 ms every 200 ms, within 10 ms in 100: it waits unless it may save up time.
+pub fn bursts_hold(machine: &Machine, policy: &str) {
+    let task = format!(
+        r#""web": {{"run": 18000, "sleep": 182000, "loop": -1, "delay": {}, "taskgroup": "/web"}}"#,
+        DELAY_MS * 1000
+    );
+    let wait_s = |burst: u32| {
+        let max = format!(r#""/web": {{"max": "10000 100000", "burst": {burst}}}"#);
+        longest_wait_s(&scenario(machine.clone(), policy, &task, &max))
+    };
+    let (with, without) = (wait_s(10_000), wait_s(0));
+    assert!(with < 0.001, "it waited for {with} s");
+    assert!(without > 0.05, "without a burst for the next period, not {without} s");
 }

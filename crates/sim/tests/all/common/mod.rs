@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use machine::Machine;
 use policy::{Build, Instance, Policy, Promises};
 use sim::{Record, Scenario, Scheduler};
-use workload::{Act, Cut, Script, Step, Task, Workload};
+use workload::{Act, Cut, Demand, Script, Step, Task, Workload};
 
 pub const MS: u64 = 1_000_000;
 
@@ -21,6 +21,26 @@ pub fn every_scheduler() -> Vec<Scheduler> {
     let policies = policies::BUILDS.iter().filter(|policy| !is_baseline(policy));
     let policies = policies.map(|policy| Scheduler::Policy(Instance::default(policy)));
     [Scheduler::Default, Scheduler::Cfs].into_iter().chain(policies).collect()
+}
+
+/// Linux's own class by the name `default`, or a policy that ships, with its knobs.
+pub fn named(policy: &str) -> Scheduler {
+    match policy {
+        "default" => Scheduler::Default,
+        _ => Scheduler::Policy(Instance::parse(policy, &policies::POLICIES).unwrap()),
+    }
+}
+
+/// Memory-bound tasks that never wait, each a process.
+pub fn devils(count: usize) -> Vec<Task> {
+    let devil = |at: usize| Task {
+        name: format!("devil-{at}"),
+        process: at + 1,
+        steps: vec![Step::Run { work_ns: 1_000_000 * MS }],
+        memory: Some(Demand { mpki: 30.0, cpi: 0.8, bytes: 64 << 20, overlap: None }),
+        ..Task::default()
+    };
+    (0..count).map(devil).collect()
 }
 
 /// The policy of `tests/policies/NAME.bpf.c`; its ops table is `NAME_ops`.
