@@ -89,7 +89,8 @@ impl Control for Composed {
         let still = Still(view.memory);
         let rests = self.rests & self.mechanisms[0].bit != 0;
         let memory = if rests { &still } else { view.memory };
-        let next_ns = self.parts.step(&View { memory, read: Default::default(), ..*view });
+        let view = &View { memory, read: Default::default(), ..*view };
+        let next_ns = self.parts.step(view);
         // Domains cost something in the data plane, so they wait for a task that needs one.
         let [place, ..] = &self.mechanisms;
         let idle = place.on && !view.table.any_has_home();
