@@ -156,14 +156,15 @@ impl Given {
             for instance in policies.clone() {
                 let most = uneven::speedup_bound(instance);
                 if speeds[0] > most {
-                    let raise =
-                        match instance.policy.knobs.iter().any(|knob| knob.name == "speedup_max") {
-                            true => ", or raise its knob speedup_max",
-                            false => "",
-                        };
+                    let has_knob =
+                        instance.policy.knobs.iter().any(|knob| knob.name == "speedup_max");
+                    let cure = match has_knob {
+                        true => "correct the number, or raise its knob speedup_max",
+                        false => "correct the number",
+                    };
                     return bad(format!(
                         "{name} is {:.2} times as fast on the fastest cores; {} takes no more than {most:.2}: \
-                         mend the number{raise}",
+                         {cure}",
                         speeds[0], instance.label
                     ));
                 }
