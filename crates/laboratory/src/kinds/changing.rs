@@ -13,7 +13,7 @@ use terminal::Failure;
 use workload::{Task, Workload};
 
 use crate::kind::{Kind, Sample, Setting};
-use crate::kinds::matrix::{DEFAULT, Matrix, geometric_mean};
+use crate::kinds::matrix::{DEFAULT, Matrix, geometric_mean, program, scenarios};
 use crate::measure::Laboratory;
 
 const SECOND_NS: f64 = 1e9;
@@ -38,8 +38,7 @@ pub struct Changing {
 
 impl Kind for Changing {
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
-        let none = || Failure::input(format!("papers/{}.toml has no [matrix]", lab.paper.name));
-        let matrix = lab.paper.matrix.as_ref().ok_or_else(none)?;
+        let matrix = Matrix::of(lab.paper)?;
         let singles = contender::parse_all(&[DEFAULT, &matrix.singles].map(String::from))?;
         let own = Contender::parse(&self.of)?;
         let loads = self.loads(matrix)?;
@@ -109,14 +108,10 @@ impl Changing {
     ) -> Result<Vec<(usize, Vec<f64>)>, Failure> {
         let machine = find_machine(&self.machine)?;
         let (workload, ends) = self.sequence(loads)?;
-        let mut scenarios = Vec::new();
-        for contender in contenders {
-            for seed in 0..seeds {
-                let scheduler = contender.scheduler()?;
-                let scenario = Scenario::new(machine.clone(), workload.clone(), scheduler);
-                scenarios.push(Scenario { faults: ends.clone(), ..scenario.seed(seed) });
-            }
-        }
+        let scenarios = scenarios(contenders, seeds, |scheduler, _| Scenario {
+            faults: ends.clone(),
+            ..Scenario::new(machine.clone(), workload.clone(), scheduler)
+        })?;
         let ran = sim::trace_all(&scenarios).into_iter().enumerate().map(|(at, traced)| {
             let traced = traced.map_err(|error| Failure::run(error.to_string()))?;
             Ok((at % seeds as usize, self.speed(&workload, &traced, loads)?))
@@ -137,7 +132,7 @@ impl Changing {
         let numbers =
             loads.iter().enumerate().flat_map(|(at, load)| load.tasks.iter().map(move |_| at));
         for (at, ((task, ended_ns), work_ns)) in numbers.zip(of_tasks) {
-            let name = task.name.split('-').next().unwrap_or(&task.name);
+            let name = program(&task.name);
             if loads[at].duration_ns.is_some() {
                 *programs[at].entry(name).or_default() += work_ns;
                 continue;

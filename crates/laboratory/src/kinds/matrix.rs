@@ -17,7 +17,7 @@ use report::heat::heat;
 use report::stats::{median, quantile};
 use report::text::digits;
 use serde::Deserialize;
-use sim::Scenario;
+use sim::{Scenario, Scheduler};
 use terminal::{Failure, Progress, meant};
 use trace::Outcome;
 use workload::Workload;
@@ -103,6 +103,9 @@ struct On {
     #[serde(default)]
     quick: bool,
 }
+
+/// The work that each program is promised.
+type Promised = BTreeMap<String, f64>;
 
 /// A policy in a cell, seed by seed: against the default class.
 #[derive(Debug, Clone, Default)]
@@ -262,8 +265,7 @@ impl Cell {
 
 /// The names of the single policies, and all cells. They run if they have not run yet.
 fn cells(lab: &mut Laboratory) -> Result<(Vec<String>, Rc<Vec<Cell>>), Failure> {
-    let none = || Failure::input(format!("papers/{}.toml has no [matrix]", lab.paper.name));
-    let matrix = lab.paper.matrix.as_ref().ok_or_else(none)?;
+    let matrix = Matrix::of(lab.paper)?;
     let singles = contender::parse_all(std::slice::from_ref(&matrix.singles))?;
     let singles = singles.iter().map(|single| single.label().to_string()).collect();
     let (effort, progress) = (lab.effort.clone(), lab.progress);
@@ -276,6 +278,12 @@ fn cells(lab: &mut Laboratory) -> Result<(Vec<String>, Rc<Vec<Cell>>), Failure> 
 }
 
 impl Matrix {
+    /// That of a paper.
+    pub(super) fn of(paper: &Paper) -> Result<&Matrix, Failure> {
+        let none = || Failure::input(format!("papers/{}.toml has no [matrix]", paper.name));
+        paper.matrix.as_ref().ok_or_else(none)
+    }
+
     fn run(&self, effort: &Effort, progress: &Progress) -> Result<Vec<Cell>, Failure> {
         let policies = [DEFAULT, &self.singles, &self.policies, &self.forced].map(String::from);
         let forced = contender::parse_all(&policies)?;
@@ -314,21 +322,32 @@ impl Matrix {
     ) -> Result<Vec<Vec<Result<Outcome, String>>>, Failure> {
         let machine = find_machine(&on.machine)?;
         let workload = self.load(load, machine.cpus.len(), pressure)?;
-        let mut scenarios = Vec::new();
-        for contender in contenders {
-            for seed in 0..seeds {
-                let scheduler = contender.scheduler()?;
-                let workload = in_any_order(workload.clone(), seed);
-                let mut scenario = Scenario::new(machine.clone(), workload, scheduler);
-                scenario.options.cap_ns = LIMIT_NS;
-                scenarios.push(scenario.seed(seed));
-            }
-        }
+        let scenarios = scenarios(contenders, seeds, |scheduler, seed| {
+            let workload = in_any_order(workload.clone(), seed);
+            let mut scenario = Scenario::new(machine.clone(), workload, scheduler);
+            scenario.options.cap_ns = LIMIT_NS;
+            scenario
+        })?;
         let outcomes = sim::run_all(&scenarios);
         let outcomes: Vec<_> =
             outcomes.into_iter().map(|one| one.map_err(|error| error.to_string())).collect();
         Ok(outcomes.chunks(seeds as usize).map(<[_]>::to_vec).collect())
     }
+}
+
+/// One for each seed of each contender, made from its scheduler and the seed.
+pub(super) fn scenarios(
+    contenders: &[Contender],
+    seeds: u64,
+    scenario: impl Fn(Scheduler, u64) -> Scenario,
+) -> Result<Vec<Scenario>, Failure> {
+    let mut scenarios = Vec::new();
+    for contender in contenders {
+        for seed in 0..seeds {
+            scenarios.push(scenario(contender.scheduler()?, seed).seed(seed));
+        }
+    }
+    Ok(scenarios)
 }
 
 /// The name of a cell.
@@ -378,18 +397,22 @@ impl Cell {
         contenders: &[Contender],
         promise: Option<&Promise>,
     ) -> Self {
+        let fair = promise.and_then(|promise| {
+            let at = contenders.iter().position(|one| one.label() == promise.fair)?;
+            Some((promise, &outcomes[at]))
+        });
         let promised = |seed: usize| {
-            let promise = promise?;
-            let of = contenders.iter().position(|one| one.label() == promise.fair)?;
-            let fair = outcomes[of][seed].as_ref().ok()?;
-            Some(work(fair).into_iter().map(|(name, fair)| (name, promise.target * fair)).collect())
+            let (promise, fair) = fair?;
+            let part = |(name, done): (&str, f64)| (name.to_string(), promise.target * done);
+            Some(work(fair[seed].as_ref().ok()?).into_iter().map(part).collect())
         };
+        let promised: Vec<Option<Promised>> = (0..outcomes[0].len()).map(promised).collect();
         let (mut scores, mut failed) = (BTreeMap::new(), BTreeMap::new());
         for (contender, runs) in contenders.iter().zip(outcomes) {
             let mut score = Score::default();
-            for (seed, (own, base)) in runs.iter().zip(&outcomes[0]).enumerate() {
+            for ((own, base), promised) in runs.iter().zip(&outcomes[0]).zip(&promised) {
                 match (own, base) {
-                    (Ok(own), Ok(base)) => score.add(own, base, promised(seed)),
+                    (Ok(own), Ok(base)) => score.add(own, base, promised.as_ref()),
                     (Err(why), _) | (_, Err(why)) => {
                         failed.insert(contender.label().to_string(), why.clone());
                     }
@@ -405,12 +428,12 @@ impl Cell {
 
 impl Score {
     /// With the work that each program is promised, if one is.
-    fn add(&mut self, own: &Outcome, base: &Outcome, promised: Option<BTreeMap<&str, f64>>) {
+    fn add(&mut self, own: &Outcome, base: &Outcome, promised: Option<&Promised>) {
         let speeds = speeds(own, base);
         self.speed.push(geometric_mean(speeds.iter().map(|(_, speed)| speed.max(1e-9))));
         let (done, waits) = (work(own), waiting(own));
         let has_promised = |name: &str| {
-            let promised = promised.as_ref().and_then(|promised| promised.get(name));
+            let promised = promised.and_then(|promised| promised.get(name));
             let kept =
                 promised.zip(done.get(name)).is_some_and(|(promised, done)| done >= promised);
             kept && !waits.contains(name)
@@ -452,23 +475,26 @@ fn speeds<'o>(own: &Outcome, base: &'o Outcome) -> Vec<(&'o str, f64)> {
     before.into_iter().map(|(name, base)| (name, speed(name, base))).collect()
 }
 
-/// The program of a task: its name before a dash.
-fn program(outcome: &Outcome, tid: u32) -> &str {
-    let name = outcome.names.get(&tid).map_or("", String::as_str);
-    name.split('-').next().unwrap_or(name)
+/// The program of a task, which is the task's name before a dash.
+pub(super) fn program(task: &str) -> &str {
+    task.split('-').next().unwrap_or(task)
+}
+
+fn program_of(outcome: &Outcome, tid: u32) -> &str {
+    outcome.names.get(&tid).map_or("", |name| program(name))
 }
 
 /// Programs that sleep or wait: they may be slow although they have all CPU time that they are promised.
 fn waiting(outcome: &Outcome) -> BTreeSet<&str> {
     let waits = outcome.observed.tasks.iter().filter(|(_, task)| task.voluntary > 1);
-    waits.map(|(tid, _)| program(outcome, *tid)).collect()
+    waits.map(|(tid, _)| program_of(outcome, *tid)).collect()
 }
 
 /// Work of each program. None if the load ends by itself.
 fn work(outcome: &Outcome) -> BTreeMap<&str, f64> {
     let mut work: BTreeMap<&str, f64> = BTreeMap::new();
     for (tid, done) in &outcome.progress {
-        *work.entry(program(outcome, *tid)).or_default() += done;
+        *work.entry(program_of(outcome, *tid)).or_default() += done;
     }
     work.retain(|_, done| *done > 0.0);
     work
@@ -556,9 +582,11 @@ mod tests {
     fn a_program_that_has_what_it_is_promised_is_not_the_worst() {
         let base = outcome(&[("a", 4.0), ("b", 5.0)], 10);
         let own = outcome(&[("a", 3.0), ("b", 4.5)], 10);
+        let promises =
+            |of: [(&str, f64); 2]| of.map(|(name, work)| (name.to_string(), work)).into();
         let worst = |promised: [(&'static str, f64); 2]| {
             let mut score = Score::default();
-            score.add(&own, &base, Some(promised.into()));
+            score.add(&own, &base, Some(&promises(promised)));
             score.worst_program[0]
         };
         assert_eq!(worst([("a", 3.1), ("b", 4.6)]), 0.75);
@@ -567,7 +595,7 @@ mod tests {
         let mut score = Score::default();
         let mut sleeper = own.clone();
         sleeper.observed.tasks.entry(0).or_default().voluntary = 100;
-        score.add(&sleeper, &base, Some([("a", 2.9), ("b", 0.0)].into()));
+        score.add(&sleeper, &base, Some(&promises([("a", 2.9), ("b", 0.0)])));
         assert_eq!(score.worst_program, [0.75], "it sleeps");
     }
 
