@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 
 use machine::CpuSet;
 use policy::native::{
-    Cgroup, Expires, Kernel as KernelTable, KernfsNode, SchedExtEntity, SchedExtOps,
-    ScxInitTaskArgs, TaskStruct,
+    Cgroup, Kernel as KernelTable, KernfsNode, SchedExtEntity, SchedExtOps, ScxInitTaskArgs,
+    TaskStruct,
 };
 
 use crate::account::Func;
@@ -105,14 +105,6 @@ struct Inserted {
     flags: u64,
 }
 
-/// Timers by number: the function of each, and how often it was started.
-#[derive(Default)]
-struct Timers {
-    started: Vec<(Option<Expires>, u32)>,
-    /// One expires.
-    expires: bool,
-}
-
 /// State that the class and the kfuncs share.
 struct Runtime {
     ops: SchedExtOps,
@@ -143,7 +135,7 @@ struct Runtime {
     /// The policy's task storage, by the address of the map: there are one or two.
     storage: Vec<Vec<(usize, Box<[u64]>)>>,
     bpf_locks: BTreeMap<usize, LockId>,
-    timers: Timers,
+    timers: timer::Timers,
     timeout_ns: u64,
     func: Funcs,
     calls: Calls,
@@ -351,7 +343,7 @@ impl Runtime {
             produced: 0,
             storage: Vec::new(),
             bpf_locks: BTreeMap::new(),
-            timers: Timers::default(),
+            timers: timer::Timers::default(),
             timeout_ns: timeout_ms * 1_000_000,
             func: Funcs::new(k),
             calls: Calls::new(k),
