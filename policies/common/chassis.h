@@ -11,6 +11,8 @@
 #include "cpus.h"
 #include "exit.h"
 
+struct task_slot_of;
+
 #define VTIME_IDLE 0 /* no task has this vtime */
 
 struct roles {
@@ -26,9 +28,12 @@ struct roles {
 
 	/* Charge: what a run costs. In policies by virtual time. */
 
-	/* p starts on a CPU, before and after its virtual time is settled. */
-	void (*start)(struct task_struct *p, s32 cpu);
-	void (*started)(struct task_struct *p, s32 cpu);
+	/*
+	 * p starts on a CPU, before and after its virtual time is settled. `of` is what is kept of
+	 * it; NULL: nothing.
+	 */
+	void (*start)(struct task_struct *p, struct task_slot_of *of, s32 cpu, u64 now);
+	void (*started)(struct task_struct *p, s32 cpu, u64 now);
 	/* Charges p for its time on a CPU since it was last charged. */
 	void (*charge)(struct task_struct *p, s32 cpu);
 
@@ -116,11 +121,8 @@ static __always_inline void hand_back(s32 cpu)
 		dsq_hand_back(cpu, cpu);
 }
 
-/*
- * In dispatch: hands back what waits for a CPU that goes offline and is not asked any more. Not
- * inlined, else the verifier continues from each path through it.
- */
-__noinline int clear_leaving_cpu(void)
+/* Not inlined, else the verifier continues from each path through it. */
+__noinline int clear_unasked_cpu(void)
 {
 	s32 cpu = claim_cpu_to_clear();
 
@@ -130,6 +132,13 @@ __noinline int clear_leaving_cpu(void)
 		scx_bpf_kick_cpu(cpu, 0);
 	}
 	return 0;
+}
+
+/* In dispatch: hands back what waits for a CPU that goes offline and is not asked any more. */
+static __always_inline void clear_leaving_cpu(void)
+{
+	if (cpu_unasked)
+		clear_unasked_cpu();
 }
 
 /* A CPU that goes offline may get no other callback any more. */

@@ -55,14 +55,16 @@ void OP(fair_running, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	u64 *running = roles.running_vtime ? roles.running_vtime(cpu) : NULL, vtime;
+	struct task_slot_of *of = task_slots_of(p);
+	u64 now = scx_bpf_now();
 
-	CALL(start, p, cpu);
+	CALL(start, p, of, cpu, now);
 	note_idle_task(cpu, task_is_idle(p));
-	vtime = vtime_start(p, knob_slice_ns);
+	vtime = vtime_start(p, of, now, knob_slice_ns);
 	if (running)
 		*running = vtime;
-	CALL(started, p, cpu);
-	limit_start(p, cpu);
+	CALL(started, p, cpu, now);
+	limit_start(p, of, cpu);
 }
 
 void OP(fair_stopping, struct task_struct *p, bool runnable)

@@ -177,18 +177,12 @@ static __always_inline bool limit_starts(const struct task_slot_of *of, u64 now)
 	return of->held_ns && elapsed_ns(of->held_ns, now) > LIMIT_STARTS_NS;
 }
 
-/*
- * In dispatch, before a task is taken from a queue: the first ones wait elsewhere if their limits
- * are reached. Not inlined: the verifier walks it once.
- */
-__noinline int limit_clear(u64 queue)
+/* Not inlined: the verifier walks it once. */
+__noinline int limit_clear_queue(u64 queue)
 {
 	struct task_struct *p;
-	u64 now;
+	u64 now = scx_bpf_now();
 
-	if (!task_table.limited)
-		return 0;
-	now = scx_bpf_now();
 	if (elapsed_ns(limits_held_ns, now) > LIMIT_STAYS_NS)
 		return 0;
 	dsq_for_each(p, queue)
@@ -202,6 +196,16 @@ __noinline int limit_clear(u64 queue)
 		dsq_move_vtime(p, queue, limit_queue(at), limit_wait(p, of, at, limit));
 	}
 	return 0;
+}
+
+/*
+ * In dispatch, before a task is taken from a queue: the first ones wait elsewhere if their limits
+ * are reached.
+ */
+static __always_inline void limit_clear(u64 queue)
+{
+	if (task_table.limited)
+		limit_clear_queue(queue);
 }
 
 /*
@@ -238,10 +242,9 @@ static __always_inline void limit_stop(s32 cpu)
  * In running: reserves the time of a turn. Ends the turn of a task that was queued before its limit
  * had no time left.
  */
-static __always_inline void limit_start(struct task_struct *p, s32 cpu)
+static __always_inline void limit_start(struct task_struct *p, struct task_slot_of *of, s32 cpu)
 {
-	struct task_slot_of *of = task_table.limited ? task_slots_of(p) : NULL;
-	struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
+	struct task_slot *slot = task_table.limited ? slot_in(of) : NULL;
 	u32 at = cpu_index(cpu);
 
 	if (!slot || at >= MAX_CPUS)
@@ -281,7 +284,7 @@ static __always_inline void limit_release(u64 queue, u64 now)
 	dsq_for_each(p, queue)
 	{
 		struct task_slot_of *of = task_slots_of(p);
-		struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
+		struct task_slot *slot = slot_in(of);
 		u32 over = limit_over(p, 0);
 		struct limit *limit = limit_at(over);
 		s32 idle, cpu;

@@ -8,16 +8,12 @@
 #include "cpu_queue.h"
 #include "vtime.h"
 
-/*
- * Takes a task of an unavailable CPU whose distance from vtime_now is below `least`. A task that
- * waits for an offline CPU can only run elsewhere. A CPU whose own queue is never empty would
- * otherwise never look there. Not inlined, like the search below: the verifier walks each once.
- */
-__noinline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
+/* Not inlined, like the search below: the verifier walks each once. */
+__noinline bool take_from_away(s32 cpu, s64 least, u64 slice_ns)
 {
 	u32 i;
 
-	bpf_for(i, 1, nr_away ? nr_cpus : 1) {
+	bpf_for(i, 1, nr_cpus) {
 		s32 other = cpu_neighbour(cpu, i);
 
 		if (cpu_queue_helps(cpu, other) && vtime_head(other) < least &&
@@ -25,6 +21,16 @@ __noinline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Takes a task of an unavailable CPU whose distance from vtime_now is below `least`. A task that
+ * waits for an offline CPU can only run elsewhere. A CPU whose own queue is never empty would
+ * otherwise never look there.
+ */
+static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
+{
+	return nr_away && take_from_away(cpu, least, slice_ns);
 }
 
 /*
@@ -100,17 +106,16 @@ static __always_inline bool forgotten_take(u64 queue, s32 cpu, u64 since_ns,
 	return false;
 }
 
-/* Takes one from this CPU's own queue, or `nr` queues from `shared` on. Whether there was one. */
-__noinline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
+__noinline bool look_for_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns, u64 now)
 {
-	u64 now = scx_bpf_now();
 	struct forgotten than = { now - VTIME_WAITS_NS, now - VTIME_LEADS_IN * slice_ns,
 				  now - IDLE_WAITS_NS };
 	u64 first, queue = cpu;
-	u32 at = cpu, i;
+	u32 at = cpu_index(cpu), i;
 
-	if (at >= MAX_CPUS || elapsed_ns(forgotten_looked_ns[at], now) < FORGOTTEN_LOOKS_NS)
+	if (at >= MAX_CPUS)
 		return false;
+	barrier_var(at); /* else the verifier sees the address computed before the bound */
 	first = forgotten_first(queue, cpu, than.too_long_ns, &than);
 	bpf_for(i, 0, nr) {
 		u64 since_ns = forgotten_first(shared + i, cpu, first, &than);
@@ -136,4 +141,15 @@ __noinline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns)
 	forgotten_looked_ns[at] -=
 		FORGOTTEN_LOOKS_NS - 3 * (cpu_is_taken(at) ? tick_ns : slice_ns) / 2;
 	return forgotten_take(queue, cpu, first, &than);
+}
+
+/* Takes one from this CPU's own queue, or `nr` queues from `shared` on. Whether there was one. */
+static __always_inline bool take_forgotten(s32 cpu, u64 shared, u32 nr, u64 slice_ns, u64 now)
+{
+	u32 at = cpu_index(cpu);
+
+	if (at >= MAX_CPUS)
+		return false;
+	return elapsed_ns(forgotten_looked_ns[at], now) >= FORGOTTEN_LOOKS_NS &&
+	       look_for_forgotten(cpu, shared, nr, slice_ns, now);
 }

@@ -124,12 +124,15 @@ static __always_inline struct task_slot *task_table_at(u32 slot)
 	return slot != NO_SLOT ? &task_table.slots[slot] : NULL;
 }
 
-/* The task's slot, or NULL if the table was full when the task came. */
+/* A task's slot, or NULL if the table was full when the task came. */
+static __always_inline struct task_slot *slot_in(const struct task_slot_of *of)
+{
+	return of ? task_table_at(of->slot) : NULL;
+}
+
 static __always_inline struct task_slot *task_slot(struct task_struct *p)
 {
-	struct task_slot_of *of = task_slots_of(p);
-
-	return of ? task_table_at(of->slot) : NULL;
+	return slot_in(task_slots_of(p));
 }
 
 /* Takes a free slot: the last one given back, or a fresh one. Gives up after 64 lost races. */
@@ -247,7 +250,7 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 static __always_inline void task_table_leave(struct task_struct *p)
 {
 	struct task_slot_of *of = task_slots_of(p);
-	struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
+	struct task_slot *slot = slot_in(of);
 
 	if (!slot)
 		return;

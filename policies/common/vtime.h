@@ -140,6 +140,18 @@ static __always_inline u64 vtime_common(struct task_struct *p)
 	return vtime_by(vtime_clock(task_slots_of(p)), p->scx.dsq_vtime) + vtime_lag(p);
 }
 
+/* The vtime of a queue's first task by the queue's clock, read without a lock; 0: it is empty. */
+static __always_inline u64 vtime_first(u64 queue)
+{
+	struct task_struct *p;
+
+	if (dsq_can_peek())
+		return dsq_peek_vtime(queue);
+	if (scx_bpf_dsq_nr_queued(queue))
+		dsq_for_each(p, queue) return p->scx.dsq_vtime;
+	return 0;
+}
+
 /* How many slices a woken task comes before the others at most. */
 #ifndef VTIME_LAGS
 #define VTIME_LAGS 1
@@ -208,11 +220,9 @@ static __always_inline bool vtime_is_own(s64 ahead)
  */
 static __always_inline void vtime_settle(u64 queue, u64 slice_ns)
 {
-	u64 *behind = vtime_behind_of(queue), first;
+	u64 *behind = dsq_can_peek() ? vtime_behind_of(queue) : NULL;
+	u64 first = behind ? vtime_first(queue) : 0;
 
-	if (!behind || !dsq_can_peek() || !scx_bpf_dsq_nr_queued(queue))
-		return;
-	first = dsq_peek_vtime(queue);
 	if (first && vtime_is_own(vtime_ahead(vtime_by(behind, first))))
 		vtime_set_behind(behind, first, slice_ns);
 }
@@ -271,12 +281,12 @@ static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 le
  * whole machine or, if the policy notes turns, of the queue's CPU. Returns p's vtime there, by the
  * common clock.
  */
-static __always_inline u64 vtime_insert_at(struct task_struct *p, u64 queue, u64 present,
-					   u64 before, u64 enq_flags, u64 slice_ns)
+static __always_inline u64 vtime_insert_at(struct task_struct *p, struct task_slot_of *of,
+					   u64 queue, u64 present, u64 before, u64 enq_flags,
+					   u64 slice_ns)
 {
-	struct task_slot_of *of = task_slots_of(p);
 	u64 lent = vtime_take_lead(of), vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime + lent);
-	u32 weight = vtime_weight_of(p, of ? task_table_at(of->slot) : NULL);
+	u32 weight = vtime_weight_of(p, slot_in(of));
 
 	if (of && before)
 		vtime = vtime_come(of, vtime, present, before, enq_flags);
@@ -332,7 +342,7 @@ static __always_inline u64 vtime_return(struct task_struct *p, struct task_slot_
 static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags,
 					u64 slice_ns)
 {
-	return vtime_insert_at(p, queue, vtime_now, 0, enq_flags, slice_ns);
+	return vtime_insert_at(p, task_slots_of(p), queue, vtime_now, 0, enq_flags, slice_ns);
 }
 
 /*
@@ -351,9 +361,9 @@ static __always_inline bool vtime_shares(struct task_struct *p, u64 queue)
  * it uses the common clock from now on. Else two such tasks would each set how far the queue's
  * clock is behind, and the difference would put one of them ahead.
  */
-static __always_inline u64 vtime_catch_up(struct task_struct *p, u64 vtime, u64 slice_ns)
+static __always_inline u64 vtime_catch_up(struct task_struct *p, struct task_slot_of *of, u64 vtime,
+					  u64 slice_ns)
 {
-	struct task_slot_of *of = task_slots_of(p);
 	u64 *behind = vtime_clock(of);
 
 	vtime += vtime_take_lead(of);
@@ -396,11 +406,11 @@ static __always_inline bool vtime_is_early(struct task_struct *p, const struct t
  * the next start makes up for it. Returns p's vtime by the common clock, for comparison with that
  * of other tasks.
  */
-static __always_inline u64 vtime_start(struct task_struct *p, u64 slice_ns)
+static __always_inline u64 vtime_start(struct task_struct *p, struct task_slot_of *of, u64 now,
+				       u64 slice_ns)
 {
-	u64 now = scx_bpf_now();
-	bool early = vtime_is_early(p, task_slots_of(p), now);
-	u64 started = vtime_catch_up(p, p->scx.dsq_vtime, slice_ns);
+	bool early = vtime_is_early(p, of, now);
+	u64 started = vtime_catch_up(p, of, p->scx.dsq_vtime, slice_ns);
 	u64 stood_ns = elapsed_ns(vtime_moved_ns, now), vtime = started + vtime_lag(p);
 
 	if (early)
@@ -423,16 +433,17 @@ static __always_inline void vtime_go_on(struct task_struct *p, bool others_wait,
 {
 	scx_bpf_task_set_slice(p, slice_ns);
 	if (others_wait)
-		vtime_start(p, slice_ns);
+		vtime_start(p, task_slots_of(p), scx_bpf_now(), slice_ns);
 }
 
 /*
  * The running task p has advanced by `by`. A task that never stops never starts, and would stay
  * behind for ever. Returns its vtime by the common clock, for comparison with that of other tasks.
  */
-static __always_inline u64 vtime_run(struct task_struct *p, u64 by, u64 slice_ns)
+static __always_inline u64 vtime_run(struct task_struct *p, struct task_slot_of *of, u64 by,
+				     u64 slice_ns)
 {
-	return vtime_catch_up(p, p->scx.dsq_vtime + by, slice_ns) + vtime_lag(p);
+	return vtime_catch_up(p, of, p->scx.dsq_vtime + by, slice_ns) + vtime_lag(p);
 }
 
 /* In enable: discards the state from before p left the class. */
@@ -451,17 +462,9 @@ static __always_inline void vtime_enter(struct task_struct *p)
 /* The distance of a queue's first task from vtime_now; S64_MAX: the queue is empty. */
 static __always_inline s64 vtime_head(u64 queue)
 {
-	u64 *behind = vtime_behind_of(queue), vtime;
-	struct task_struct *p;
+	u64 first = vtime_first(queue);
 
-	if (!scx_bpf_dsq_nr_queued(queue))
-		return S64_MAX;
-	if (dsq_can_peek()) {
-		vtime = dsq_peek_vtime(queue);
-		return vtime ? vtime_ahead(vtime_by(behind, vtime)) : S64_MAX;
-	}
-	dsq_for_each(p, queue) return vtime_ahead(vtime_by(behind, p->scx.dsq_vtime));
-	return S64_MAX;
+	return first ? vtime_ahead(vtime_by(vtime_behind_of(queue), first)) : S64_MAX;
 }
 
 /*

@@ -40,10 +40,10 @@ static __always_inline bool waits(s32 cpu)
 	return scx_bpf_dsq_nr_queued(cpu) > 0;
 }
 
-static __always_inline void started(struct task_struct *p, s32 cpu)
+static __always_inline void started(struct task_struct *p, s32 cpu, u64 now)
 {
 	active_set(cpu, true);
-	account_start(p, cpu);
+	account_start(p, cpu, now);
 }
 
 static __always_inline void update_idle(s32 cpu, bool idle)

@@ -123,7 +123,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 {
 	s32 from;
 
-	if (take_forgotten(cpu, 0, 0, knob_slice_ns))
+	if (take_forgotten(cpu, 0, 0, knob_slice_ns, scx_bpf_now()))
 		return true;
 	from = knob_pick == PICK_BALANCED ? queue_balanced(cpu, prev) : queue_least(cpu, prev);
 	if (from >= 0 && limit_take_first(from))

@@ -41,7 +41,8 @@ static __always_inline void account(struct task_struct *p, s32 at)
 {
 	struct avx_cpu *cpu = cpus_of(at);
 	struct avx_task *task = tasks_of(p);
-	struct task_slot *slot = task_slot(p);
+	struct task_slot_of *kept = task_slots_of(p);
+	struct task_slot *slot = slot_in(kept);
 	struct charge_of of = {};
 	u64 now = scx_bpf_now(), ran_ns, charge_ns;
 
@@ -54,16 +55,17 @@ static __always_inline void account(struct task_struct *p, s32 at)
 		task_charge(slot, p, ran_ns);
 		tell_levels(slot, &of);
 	}
-	cpu->vtime = vtime_run(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	cpu->vtime =
+		vtime_run(p, kept, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 }
 
 /* p starts here. */
-static __always_inline void account_start(struct task_struct *p, s32 at)
+static __always_inline void account_start(struct task_struct *p, s32 at, u64 now)
 {
 	struct avx_cpu *cpu = cpus_of(at);
 
 	if (!cpu)
 		return;
-	cpu->since_ns = scx_bpf_now();
-	clock_start(p, at, cpu->since_ns);
+	cpu->since_ns = now;
+	clock_start(p, at, now);
 }

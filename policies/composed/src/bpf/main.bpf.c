@@ -50,10 +50,9 @@ static __always_inline bool depart(s32 cpu, struct task_struct *prev)
 	return shares_kinds() && deal_pid(state->share.deal) == prev->pid;
 }
 
-static __always_inline void start(struct task_struct *p, s32 at)
+static __always_inline void start(struct task_struct *p, struct task_slot_of *of, s32 at, u64 now)
 {
 	struct pl_cpu *cpu = cpus_of(at);
-	struct task_slot_of *of = task_slots_of(p);
 	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
 
 	if (!cpu)
@@ -61,11 +60,11 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	if (of)
 		vtime_note_sleep(of, short_turn());
 	cpu->share.brief = has_short_turns(of);
-	cpu->began_ns = cpu->since_ns = scx_bpf_now();
+	cpu->began_ns = cpu->since_ns = now;
 	cpu->leaves = 0;
 	if (orders_contexts() && p->mm)
 		cpu->mm = has_siblings(p) ? (u64)p->mm : 0;
-	cpu->home = of && has_homes() ? home_in(p, task_table_at(of->slot)) : NO_DOMAIN;
+	cpu->home = has_homes() ? home_in(p, slot_in(of)) : NO_DOMAIN;
 	cpu->share.deal = 0;
 	cpu->share.pid = p->pid;
 	if (counts_work() && at == this_cpu())
@@ -76,7 +75,7 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	 * A woken task has come to this CPU beside the one with the deal: one of them looks for
 	 * another CPU.
 	 */
-	if (expects(&cpu->share, cpu->since_ns) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | at))
+	if (expects(&cpu->share, now) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | at))
 		scx_bpf_kick_cpu(at, SCX_KICK_PREEMPT);
 	cpu->share.expects_ns = 0; /* it is here */
 	may_note(&cpu->share, p);
@@ -138,7 +137,7 @@ static __always_inline void idle(s32 cpu)
 		take_over(cpu);
 }
 
-static __always_inline void started(struct task_struct *p, s32 at)
+static __always_inline void started(struct task_struct *p, s32 at, u64 now)
 {
 	struct pl_cpu *cpu = cpus_of(at);
 
@@ -148,7 +147,7 @@ static __always_inline void started(struct task_struct *p, s32 at)
 	if (knows_clocks())
 		active_set(at, true);
 	if (charges_clocks())
-		clock_start(p, at, cpu->since_ns);
+		clock_start(p, at, now);
 }
 
 static __always_inline void update_idle(s32 cpu, bool idle)

@@ -250,7 +250,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	present = before = present_at(cpu) + after_ns;
 	if (of && of->ran_ns && of->ran_on != cpu)
 		before = present_at(of->ran_on) + after_ns;
-	vtime = vtime_insert_at(p, cpu, present, before, enq_flags, knob_slice_ns);
+	vtime = vtime_insert_at(p, of, cpu, present, before, enq_flags, knob_slice_ns);
 	if (clear >= 0) {
 		scx_bpf_kick_cpu(clear, SCX_KICK_PREEMPT);
 		return;
@@ -363,7 +363,7 @@ __noinline s32 cpu_behind(s32 cpu, s64 least)
 	u32 others = nr_cpus - 1, i;
 	s32 behind = -1, mine = load_of(cpu);
 
-	if (!state || nr_cpus < 2)
+	if (!state)
 		return -1;
 	state->looks++;
 	bpf_for(i, 0, nr_away ? others : 1) {
@@ -406,11 +406,12 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	struct pl_cpu *state = cpus_of(cpu);
 	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX, head;
 	s32 queue = -1, other;
+	u64 now = scx_bpf_now();
 
 	if (!state)
 		return false;
-	state->share.chose_ns = scx_bpf_now();
-	if (take_forgotten(cpu, 0, 0, knob_slice_ns))
+	state->share.chose_ns = now;
+	if (take_forgotten(cpu, 0, 0, knob_slice_ns, now))
 		return true;
 	head = vtime_head(cpu);
 	if (head < least) {
@@ -418,7 +419,8 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		queue = cpu;
 	}
 	/* A task that preempts is not overtaken by one that waits elsewhere. */
-	other = least == S64_MAX || is_preempted(state) ? -1 : cpu_behind(cpu, least);
+	other = nr_cpus < 2 || least == S64_MAX || is_preempted(state) ? -1
+								       : cpu_behind(cpu, least);
 	if (other >= 0) {
 		least = vtime_head(other);
 		queue = other;
@@ -434,7 +436,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	if (prev)
 		return false;
 	/* A task that takes the place of one that went home is on its way, or waits nearby. */
-	if (has_homes() && elapsed_ns(state->left_ns, scx_bpf_now()) <= COMES_NS)
+	if (has_homes() && elapsed_ns(state->left_ns, now) <= COMES_NS)
 		return take_in_domain(cpu);
 	/* Nothing to run: take any task. The head of a queue may be pinned elsewhere. */
 	return cpu_queue_take_near(cpu, true);

@@ -164,7 +164,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 {
 	struct pl_cpu *cpu = cpus_of(at);
 	struct task_slot_of *of = task_slots_of(p);
-	struct task_slot *slot = of ? task_table_at(of->slot) : NULL;
+	struct task_slot *slot = slot_in(of);
 	struct pl_task *task = shares_kinds() || charges_clocks() ? tasks_of(p) : NULL;
 	u64 now = scx_bpf_now(), ran_ns, charge_ns;
 	u32 kind = cpu_kind(at);
@@ -179,7 +179,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 		barrier_var(task); /* the same as in clock_task_of */
 		charge_ns = clock_charge(&task->clock, slot, at, ran_ns, now, &of);
 	}
-	cpu->vtime = vtime_run(p, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	cpu->vtime = vtime_run(p, of, vtime_of(charge_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	cpu->present = cpu->vtime;
 	if (of) {
 		vtime_note_turn(of, at, ran_ns, now);

@@ -65,7 +65,7 @@ static __always_inline void follow(struct task_struct *p, s32 at)
 		cpu->home = task_home(p);
 }
 
-static __always_inline void start(struct task_struct *p, s32 at)
+static __always_inline void start(struct task_struct *p, struct task_slot_of *of, s32 at, u64 now)
 {
 	struct dn_cpu *cpu = cpus_of(at);
 
@@ -74,7 +74,7 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	cpu->pid = p->pid;
 	cpu->leaves = 0;
 	cpu->home = task_home(p);
-	cpu->since_ns = scx_bpf_now();
+	cpu->since_ns = now;
 }
 
 /* Share: a task away from home goes there once there is room, or once another one waits here. */

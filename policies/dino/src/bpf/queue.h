@@ -317,7 +317,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	s64 own = head_of(cpu), here = head_of(domain), first = own < here ? own : here;
 	u32 i;
 
-	if (take_forgotten(cpu, domain, 1, knob_slice_ns))
+	if (take_forgotten(cpu, domain, 1, knob_slice_ns, scx_bpf_now()))
 		return true;
 	if (least < first)
 		first = least;

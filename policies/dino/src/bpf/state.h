@@ -43,7 +43,8 @@ static __always_inline s32 task_home(struct task_struct *p)
 static __always_inline void charge(struct task_struct *p, s32 at)
 {
 	struct dn_cpu *cpu = cpus_of(at);
-	struct task_slot *slot = task_slot(p);
+	struct task_slot_of *of = task_slots_of(p);
+	struct task_slot *slot = slot_in(of);
 	u64 now = scx_bpf_now(), ran_ns;
 	u32 domain = cpu_domain(at);
 
@@ -51,7 +52,7 @@ static __always_inline void charge(struct task_struct *p, s32 at)
 		return;
 	ran_ns = elapsed_ns(cpu->since_ns, now);
 	cpu->since_ns = now;
-	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	cpu->vtime = vtime_run(p, of, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (!slot)
 		return;
 	task_charge(slot, p, ran_ns);

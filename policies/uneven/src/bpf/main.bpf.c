@@ -61,7 +61,7 @@ static __always_inline bool depart(s32 cpu, struct task_struct *prev)
 	return state && deal_pid(state->deal) == prev->pid && !migration_is_disabled(prev);
 }
 
-static __always_inline void start(struct task_struct *p, s32 at)
+static __always_inline void start(struct task_struct *p, struct task_slot_of *of, s32 at, u64 now)
 {
 	struct un_cpu *cpu = cpus_of(at);
 	struct un_task *task = tasks_of(p);
@@ -73,7 +73,7 @@ static __always_inline void start(struct task_struct *p, s32 at)
 	may_note(&cpu->share, p);
 	if (task)
 		cpu->share.wants = task->wants;
-	cpu->since_ns = scx_bpf_now();
+	cpu->since_ns = now;
 	cpu->counted = count_now(at);
 }
 

@@ -90,11 +90,12 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX, head;
 	u32 kind = cpu_kind(cpu), i;
 	u64 queue = cpu;
+	u64 now = scx_bpf_now();
 	bool found = false;
 
 	if (state)
-		state->share.chose_ns = scx_bpf_now();
-	if (take_forgotten(cpu, queue_of_kind(0), nr_types, knob_slice_ns))
+		state->share.chose_ns = now;
+	if (take_forgotten(cpu, queue_of_kind(0), nr_types, knob_slice_ns, now))
 		return true;
 	head = vtime_head(cpu);
 	if (head < least) {

@@ -48,7 +48,8 @@ static __always_inline void charge(struct task_struct *p, s32 at)
 {
 	struct un_cpu *cpu = cpus_of(at);
 	struct un_task *task = tasks_of(p);
-	struct task_slot *slot = task_slot(p);
+	struct task_slot_of *of = task_slots_of(p);
+	struct task_slot *slot = slot_in(of);
 	u64 now = scx_bpf_now(), ran_ns;
 	u32 kind = cpu_kind(at);
 	struct count before;
@@ -59,7 +60,7 @@ static __always_inline void charge(struct task_struct *p, s32 at)
 	before = cpu->counted;
 	cpu->since_ns = now;
 	cpu->counted = count_now(at);
-	cpu->vtime = vtime_run(p, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
+	cpu->vtime = vtime_run(p, of, vtime_of(ran_ns, vtime_weight_of(p, slot)), knob_slice_ns);
 	if (slot) {
 		task_charge(slot, p, ran_ns);
 		slot->ran_ns.of[kind] += ran_ns;
