@@ -69,23 +69,24 @@ static __always_inline s32 deal_close(struct task_struct *p, s32 cpu)
 }
 
 /*
- * In enqueue: sends a task with a deal to the CPU of the deal. Whether it did: not if a task with
- * short turns has woken there first. It does go where its partner has left and another task runs:
- * beside six tasks of nice -20 those of nice 0 would else have 0.76 of their fair performance. From
- * 6.14 on the kernel does not call enqueue for a task that cannot migrate now.
+ * In enqueue: sends a task with a deal to the CPU of the deal, and returns that. -1: it does not,
+ * as there is none, or a task with short turns has woken there first. It does go where its partner
+ * has left and another task runs: beside six tasks of nice -20 those of nice 0 would else have 0.76
+ * of their fair performance. From 6.14 on the kernel does not call enqueue for a task that cannot
+ * migrate now.
  */
-static __always_inline bool deal_follow(struct task_struct *p, s32 here)
+static __always_inline s32 deal_follow(struct task_struct *p, s32 here)
 {
 	s32 to = deal_close(p, here);
 	struct share_cpu *there = share_cpu_of(to);
 
 	if (to < 0 || !there || migration_is_disabled(p) ||
 	    (there->pid && there->brief && deal_cpu(there->deal) != here))
-		return false;
+		return -1;
 	/* It does not count as idle any more while it wakes: a woken task would come before p. */
 	scx_bpf_test_and_clear_cpu_idle(to);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | to, knob_slice_ns, 0);
-	return true;
+	return to;
 }
 
 static __always_inline bool deal_open(struct share_cpu *from, s32 pid, s32 to)

@@ -339,6 +339,18 @@ static __always_inline u64 vtime_return(struct task_struct *p, struct task_slot_
 	return vtime;
 }
 
+/* A woken task goes to a CPU beside its queue. `present` as in vtime_insert_at. */
+static __always_inline void vtime_pass(struct task_struct *p, struct task_slot_of *of, u64 present,
+				       u64 now, u64 slice_ns)
+{
+	u64 vtime = vtime_after(vtime_leave(p, of), present - VTIME_LAGS * slice_ns);
+
+	if (vtime != p->scx.dsq_vtime)
+		scx_bpf_task_set_dsq_vtime(p, vtime);
+	of->woke = true;
+	of->waits_ns = now;
+}
+
 static __always_inline u64 vtime_insert(struct task_struct *p, u64 queue, u64 enq_flags,
 					u64 slice_ns)
 {

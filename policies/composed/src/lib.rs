@@ -70,6 +70,12 @@ pub static PACELINE: Policy = Policy {
             help: "tasks of one address space in a row: auto where a change of it costs much, on, or off",
         },
         Knob {
+            name: "light",
+            variable: paceline::LIGHT,
+            unit: Unit::Switch,
+            help: "a woken task uses no queue where turns are short and no other task waits",
+        },
+        Knob {
             name: "cgroups",
             variable: Variable::of_control_plane(0),
             unit: Unit::Choice(&["heed", "ignore"]),

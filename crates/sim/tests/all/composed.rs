@@ -163,8 +163,9 @@ fn a_task_does_not_pay_for_a_clock_that_another_lowers() {
 
 #[test]
 fn threads_of_a_program_gather_where_licenses_are_kept() {
+    let workload = Workload { duration_ns: Some(10 * SECOND_NS), ..beside_vectors(4) };
     let of = |policy: &str| {
-        let outcome = ran("xeon-w-2104", beside_vectors(4), policy).outcome;
+        let outcome = ran("xeon-w-2104", workload.clone(), policy).outcome;
         let work: f64 = both(&outcome).iter().sum();
         let mut cpu_ns = [0, 0];
         for (at, tid) in outcome.progress.keys().enumerate() {

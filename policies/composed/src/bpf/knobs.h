@@ -9,6 +9,7 @@ CONFIG u64 knob_place; /* enum mechanism: memory domains */
 CONFIG u64 knob_share; /* enum mechanism: kinds of cores */
 CONFIG u64 knob_charge; /* enum mechanism: clocks that depend on neighbours */
 CONFIG u64 knob_order; /* enum mechanism: siblings of an address space in a row */
+CONFIG u64 knob_light = 1; /* where one task waits and turns are short, no queue is used */
 
 /* Mechanisms in the task table's `working`; src/mechanisms.rs has the same numbers. */
 enum works {

@@ -28,9 +28,9 @@ void OP(paceline_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 here = scx_bpf_task_cpu(p);
 
-	if (limit_holds(p) || (shares_kinds() && deal_follow(p, here)))
+	if (limit_holds(p) || (shares_kinds() && follow_deal(p, here)))
 		return;
-	queue_up(p, enq_flags);
+	queue_up(p, here, enq_flags);
 	/* Its CPU has no other task, and does not look again before it idles. */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(here, SCX_KICK_IDLE);
@@ -50,6 +50,19 @@ static __always_inline bool depart(s32 cpu, struct task_struct *prev)
 	return shares_kinds() && deal_pid(state->share.deal) == prev->pid;
 }
 
+/*
+ * Called before prev's own `stopping`: what it has had up to now decides which task is next, if
+ * others wait here. It does not if a woken task preempts it.
+ */
+static __always_inline bool take(s32 cpu, struct task_struct *prev)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+
+	if (prev && state && !0)
+		charge_time(prev, cpu);
+	return queue_take(cpu, prev);
+}
+
 static __always_inline void start(struct task_struct *p, struct task_slot_of *of, s32 at, u64 now)
 {
 	struct pl_cpu *cpu = cpus_of(at);
@@ -59,7 +72,7 @@ static __always_inline void start(struct task_struct *p, struct task_slot_of *of
 		return;
 	if (of)
 		vtime_note_sleep(of, short_turn());
-	cpu->share.brief = has_short_turns(of);
+	note_turns(cpu, of);
 	cpu->began_ns = cpu->since_ns = now;
 	cpu->leaves = 0;
 	if (orders_contexts() && p->mm)
@@ -86,8 +99,11 @@ static __always_inline void follow(struct task_struct *p, s32 at)
 {
 	struct pl_cpu *cpu = cpus_of(at);
 
-	if (cpu)
-		cpu->home = home_of(p);
+	if (!cpu)
+		return;
+	cpu->home = home_of(p);
+	/* a task may have been queued just when this CPU found its queue empty */
+	cpu->filled = queue_waits(at);
 }
 
 /* Whether a domain has a CPU for a task that comes: idle, or with a task that belongs elsewhere. */
@@ -144,6 +160,8 @@ static __always_inline void started(struct task_struct *p, s32 at, u64 now)
 	if (!cpu)
 		return;
 	cpu->present = cpu->vtime;
+	if (cpu->filled)
+		await_look(at, cpu, now);
 	if (knows_clocks())
 		active_set(at, true);
 	if (charges_clocks())
@@ -178,7 +196,15 @@ static __always_inline void vacate(s32 cpu)
 	if (!state)
 		return;
 	state->share.pid = 0;
+	state->light = false;
 	state->present = VTIME_IDLE;
+}
+
+static __always_inline s32 create(void)
+{
+	s32 error = create_queues(0);
+
+	return error ?: turn_timers_create();
 }
 
 static __always_inline s32 enter(struct task_struct *p)
@@ -192,7 +218,7 @@ void OP(paceline_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 }
 
 static const struct roles roles = {
-	.take = queue_take,
+	.take = take,
 	.waits = queue_waits,
 	.start = start,
 	.started = started,
@@ -211,6 +237,7 @@ static const struct roles roles = {
 	.domains = domains_allowed,
 	.count_cpus = count_places,
 	.enter = enter,
+	.create = create,
 	.init = init,
 };
 

@@ -64,6 +64,12 @@ static __always_inline s32 claim(struct task_struct *p, s32 prev_cpu, u64 wake_f
 	return cpu;
 }
 
+/* Whether a task waits for this CPU. */
+static __always_inline bool queue_waits(s32 cpu)
+{
+	return scx_bpf_dsq_nr_queued(cpu) > 0;
+}
+
 /* How many tasks run on a CPU or wait for it. */
 static __always_inline s32 load_of(s32 cpu)
 {
@@ -126,19 +132,22 @@ __noinline s32 less_brief(struct task_struct *p __arg_trusted, s32 own, s32 home
 	return own;
 }
 
-/* The CPU that p waits for: its last one, if that suits. */
-static __always_inline s32 cpu_for(struct task_struct *p, s32 home, u64 enq_flags)
+/* The CPU that p waits for: its last one, `own`, if that suits. */
+static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot_of *of, s32 own,
+				   s32 home, u64 enq_flags)
 {
-	s32 own = scx_bpf_task_cpu(p);
 	u32 kind = kind_of(p);
+	s32 cpu = own;
 
 	if (p->nr_cpus_allowed == 1)
 		return own;
 	if (!cpu_suits(own, home, kind) || !cpu_takes(p, own))
 		return shortest_suiting(p, home, kind);
-	if (enq_flags & SCX_ENQ_WAKEUP && runs_brief(own))
-		return less_brief(p, own, home, kind);
-	return own;
+	if (!(enq_flags & SCX_ENQ_WAKEUP))
+		return own;
+	if (runs_brief(own))
+		cpu = less_brief(p, own, home, kind);
+	return cpu;
 }
 
 /* Only the CPU that a woken task waits for is preempted: others may not look at its queue next. */
@@ -147,10 +156,13 @@ static __always_inline s32 taker(u64 queue, u32 i)
 	return i ? -1 : (s32)queue;
 }
 
-/* Whether a task waits for this CPU. */
-static __always_inline bool queue_waits(s32 cpu)
+/* A task is put in a CPU's queue. */
+static __always_inline void note_filled(s32 cpu)
 {
-	return scx_bpf_dsq_nr_queued(cpu) > 0;
+	struct pl_cpu *state = cpus_of(cpu);
+
+	if (state)
+		state->filled = true;
 }
 
 /*
@@ -234,19 +246,126 @@ static __always_inline u64 context_margin(struct task_struct *p, s32 cpu)
 	return state && state->mm && !is_sibling(p, state->mm) ? knob_slice_ns : 0;
 }
 
-static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
+/*
+ * Light path: a woken task that finds on its CPU only a running one, both with very short turns, is
+ * next there, and needs no queue. No other CPU can take it, and it runs before the CPU looks at any
+ * queue: so only one task does at a time. Whether p did.
+ */
+static __always_inline bool pass_queue(struct task_struct *p, struct task_slot_of *of, s32 cpu,
+				       s32 home, u64 enq_flags)
 {
-	s32 home = home_of(p), cpu = cpu_for(p, home, enq_flags), clear = -1;
-	struct task_slot_of *of;
+	struct pl_cpu *state = cpus_of(cpu);
+	u64 now;
+
+	if (!knob_light || !state || !state->light || !is_light(of) || is_preempted(state) ||
+	    !(enq_flags & SCX_ENQ_WAKEUP) || task_is_idle(p) || task_table.limited || nr_away)
+		return false;
+	now = scx_bpf_now();
+	if (elapsed_ns(state->began_ns, now) >= LIGHT_NS || !cpu_suits(cpu, home, kind_of(p)) ||
+	    (state->filled && queue_waits(cpu)) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return false;
+	state->filled = false;
+	vtime_pass(p, of, state->present, now, knob_slice_ns);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
+	return true;
+}
+
+static void look_again(u32 cpu);
+
+TIMERS(turn_timers, MAX_CPUS, look_again)
+
+/* A turn is not cut short before this time: a task that wakes another often sleeps soon after. */
+#define PROTECTED_NS 50000
+
+/*
+ * Tasks wait for a CPU: it is looked at again once the turn there need not go on, if the running
+ * task does not sleep long before that. A tick comes later, by up to its period.
+ */
+static __always_inline void await_look(s32 cpu, struct pl_cpu *state, u64 now)
+{
+	u64 ran_ns = elapsed_ns(state->began_ns, now);
+	bool whole = state->share.brief || ran_ns >= PROTECTED_NS;
+	u64 in_ns = (whole ? knob_slice_ns : PROTECTED_NS) - ran_ns;
+
+	if (state->light || ran_ns >= knob_slice_ns)
+		return;
+	/* a look that comes earlier has this one follow */
+	if (elapsed_ns(now, state->looks_ns) && elapsed_ns(now, state->looks_ns) <= in_ns)
+		return;
+	state->looks_ns = now + in_ns;
+	turn_timers_start(cpu, in_ns);
+}
+
+/* A turn has lasted for as long as it is protected, or for a slice: another task may be next. */
+static void look_again(u32 cpu)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+	s64 head = vtime_head(cpu);
+	u64 now = scx_bpf_now();
+
+	if (!state)
+		return;
+	state->looks_ns = 0;
+	/* No other CPU can take a task that has come here by a deal. */
+	if (shares_kinds() && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)) {
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	if (head == S64_MAX || !state->share.pid)
+		return;
+	if (elapsed_ns(state->began_ns, now) >= knob_slice_ns) {
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	preempt_for(cpu, vtime_now + head, true);
+	await_look(cpu, state, now);
+}
+
+/*
+ * A task p waits for a CPU, with this vtime. If it has just woken, it preempts the task there if
+ * that has had more, and its turn is long enough.
+ */
+static __always_inline void compete(struct task_struct *p, s32 cpu, u64 vtime, u64 enq_flags)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+	u64 now = scx_bpf_now();
+
+	if (!state || !state->share.pid || state->share.pid == p->pid)
+		return;
+	if (may_preempt(p, enq_flags) && elapsed_ns(state->began_ns, now) >= PROTECTED_NS)
+		preempt_for(cpu, vtime + context_margin(p, cpu), goes_anywhere(p));
+	await_look(cpu, state, now);
+}
+
+/* Sends a task with a deal to its CPU, where another may run meanwhile. Whether p had one. */
+static __always_inline bool follow_deal(struct task_struct *p, s32 here)
+{
+	s32 to = deal_follow(p, here);
+	struct pl_cpu *state = to < 0 ? NULL : cpus_of(to);
+
+	if (!state)
+		return false;
+	if (state->share.pid)
+		await_look(to, state, scx_bpf_now());
+	return true;
+}
+
+static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_flags)
+{
+	struct task_slot_of *of = task_slots_of(p);
+	s32 home = home_of(p), cpu, clear = -1;
 	u64 vtime, present, before, after_ns = 0;
 
+	if (pass_queue(p, of, own, home, enq_flags))
+		return;
+	cpu = cpu_for(p, of, own, home, enq_flags);
 	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home)
 		clear = clear_domain(p, home);
 	if (clear >= 0)
 		cpu = clear;
 	if (runs_brief(cpu))
 		after_ns = BRIEF_AFTER * knob_slice_ns;
-	of = task_slots_of(p);
+	note_filled(cpu);
 	present = before = present_at(cpu) + after_ns;
 	if (of && of->ran_ns && of->ran_on != cpu)
 		before = present_at(of->ran_on) + after_ns;
@@ -262,8 +381,7 @@ static __always_inline void queue_up(struct task_struct *p, u64 enq_flags)
 	}
 	if (place_kick_idle(p) || preempt_idle_task(p, cpu))
 		return;
-	if (may_preempt(p, enq_flags))
-		preempt_for(cpu, vtime + context_margin(p, cpu), goes_anywhere(p));
+	compete(p, cpu, vtime, enq_flags);
 	cpu_queue_kick(p, cpu);
 }
 

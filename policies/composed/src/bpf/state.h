@@ -34,8 +34,11 @@ struct pl_cpu {
 	u64 vtime; /* of the running task, at since_ns; VTIME_IDLE: none */
 	u64 present; /* the same, without regard to a task that preempts it */
 	u64 left_ns; /* when a task last went home from here */
+	u64 looks_ns; /* when its timer looks whether the running task goes on; 0: it does not */
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: none */
+	bool light; /* whether the running task's turns are very short */
+	bool filled; /* whether tasks may wait in this CPU's queue; others set it */
 	u64 mm; /* the address space that it is in, if several tasks have that; 0: none */
 	u32 tried; /* tasks that were looked at in search of a sibling */
 	u32 looks; /* how often this CPU has looked at another one's queue */
@@ -124,6 +127,22 @@ static __always_inline bool is_brief(struct task_struct *p)
 	return has_short_turns(of) && of->ran_ns;
 }
 
+/* To wait for a turn this short costs less than to go to another CPU. */
+#define LIGHT_NS 200000
+
+/* Light path: whether a task has shown very short turns. */
+static __always_inline bool is_light(const struct task_slot_of *of)
+{
+	return of && of->turn_ns < LIGHT_NS && of->ran_ns;
+}
+
+/* Notes how long the turns of the task that runs on a CPU are. */
+static __always_inline void note_turns(struct pl_cpu *cpu, const struct task_slot_of *of)
+{
+	cpu->share.brief = has_short_turns(of);
+	cpu->light = is_light(of);
+}
+
 /*
  * The kind of core that p waits for: that of its last CPU, unless it is behind on another by half a
  * round. A task that runs briefly need not move for each of its turns.
@@ -183,7 +202,7 @@ static __always_inline void charge_time(struct task_struct *p, s32 at)
 	cpu->present = cpu->vtime;
 	if (of) {
 		vtime_note_turn(of, at, ran_ns, now);
-		cpu->share.brief = has_short_turns(of);
+		note_turns(cpu, of);
 	}
 	if (slot) {
 		task_charge(slot, p, ran_ns);

@@ -42,7 +42,7 @@ void OP(uneven_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 here = scx_bpf_task_cpu(p);
 
-	if (limit_holds(p) || deal_follow(p, here))
+	if (limit_holds(p) || deal_follow(p, here) >= 0)
 		return;
 	queue_up(p, enq_flags);
 	/*
