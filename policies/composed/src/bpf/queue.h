@@ -132,6 +132,23 @@ __noinline s32 less_brief(struct task_struct *p __arg_trusted, s32 own, s32 home
 	return own;
 }
 
+/*
+ * The CPU that a woken task p waits for in place of `own`, where others wait: the next of a few
+ * where none does.
+ */
+__noinline s32 less_full(struct task_struct *p __arg_trusted, s32 own, s32 home, u32 kind)
+{
+	u32 i;
+
+	bpf_for(i, 1, nr_cpus <= LOOKS ? nr_cpus : LOOKS + 1) {
+		s32 cpu = cpu_neighbour(own, i);
+
+		if (!queue_waits(cpu) && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu))
+			return cpu;
+	}
+	return own;
+}
+
 /* The CPU that p waits for: its last one, `own`, if that suits. */
 static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot_of *of, s32 own,
 				   s32 home, u64 enq_flags)
@@ -147,6 +164,8 @@ static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot
 		return own;
 	if (runs_brief(own))
 		cpu = less_brief(p, own, home, kind);
+	if (cpu == own && !is_light(of) && queue_waits(own))
+		cpu = less_full(p, own, home, kind);
 	return cpu;
 }
 
