@@ -15,6 +15,7 @@ mod idle;
 mod kfuncs;
 mod preempted;
 mod timer;
+mod timer_table;
 mod watchdog;
 
 use std::collections::BTreeMap;
@@ -135,7 +136,9 @@ struct Runtime {
     /// The policy's task storage, by the address of the map: there are one or two.
     storage: Vec<Vec<(usize, Box<[u64]>)>>,
     bpf_locks: BTreeMap<usize, LockId>,
-    timers: timer::Timers,
+    timers: timer_table::Timers,
+    /// A timer expires.
+    in_timer: bool,
     timeout_ns: u64,
     func: Funcs,
     calls: Calls,
@@ -343,7 +346,8 @@ impl Runtime {
             produced: 0,
             storage: Vec::new(),
             bpf_locks: BTreeMap::new(),
-            timers: timer::Timers::default(),
+            timers: timer_table::Timers::default(),
+            in_timer: false,
             timeout_ns: timeout_ms * 1_000_000,
             func: Funcs::new(k),
             calls: Calls::new(k),
