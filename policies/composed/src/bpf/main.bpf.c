@@ -75,6 +75,7 @@ static __always_inline void start(struct task_struct *p, struct task_slot_of *of
 	note_turns(cpu, of);
 	cpu->began_ns = cpu->since_ns = now;
 	cpu->leaves = 0;
+	cpu->passed = false;
 	if (orders_contexts() && p->mm)
 		cpu->mm = has_siblings(p) ? (u64)p->mm : 0;
 	cpu->home = has_homes() ? home_in(p, slot_in(of)) : NO_DOMAIN;

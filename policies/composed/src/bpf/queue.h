@@ -276,14 +276,16 @@ static __always_inline bool pass_queue(struct task_struct *p, struct task_slot_o
 	struct pl_cpu *state = cpus_of(cpu);
 	u64 now;
 
-	if (!knob_light || !state || !state->light || !is_light(of) || is_preempted(state) ||
-	    !(enq_flags & SCX_ENQ_WAKEUP) || task_is_idle(p) || task_table.limited || nr_away)
+	if (!knob_light || !state || !state->light || state->passed || !is_light(of) ||
+	    is_preempted(state) || !(enq_flags & SCX_ENQ_WAKEUP) || task_is_idle(p) ||
+	    task_table.limited || nr_away)
 		return false;
 	now = scx_bpf_now();
 	if (elapsed_ns(state->began_ns, now) >= LIGHT_NS || !cpu_suits(cpu, home, kind_of(p)) ||
-	    (state->filled && queue_waits(cpu)) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+	    (state->filled && queue_waits(cpu)))
 		return false;
 	state->filled = false;
+	state->passed = true;
 	vtime_pass(p, of, state->present, now, knob_slice_ns);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, knob_slice_ns, enq_flags);
 	return true;

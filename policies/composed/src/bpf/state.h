@@ -38,6 +38,7 @@ struct pl_cpu {
 	s32 leaves; /* the task that goes home from here at the next chance */
 	s32 home; /* the domain of the running task; NO_DOMAIN: none */
 	bool light; /* whether the running task's turns are very short */
+	bool passed; /* whether a task has come since that one started, and needs no queue */
 	bool filled; /* whether tasks may wait in this CPU's queue; others set it */
 	u64 mm; /* the address space that it is in, if several tasks have that; 0: none */
 	u32 tried; /* tasks that were looked at in search of a sibling */
