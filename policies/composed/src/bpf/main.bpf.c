@@ -58,7 +58,7 @@ static __always_inline bool take(s32 cpu, struct task_struct *prev)
 {
 	struct pl_cpu *state = cpus_of(cpu);
 
-	if (prev && state && !0)
+	if (prev && state && !is_preempted(state) && queue_waits(cpu))
 		charge_time(prev, cpu);
 	return queue_take(cpu, prev);
 }

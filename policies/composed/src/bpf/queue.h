@@ -164,7 +164,8 @@ static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot
 		return own;
 	if (runs_brief(own))
 		cpu = less_brief(p, own, home, kind);
-	if (cpu == own && !is_light(of) && queue_waits(own))
+	/* Siblings gather where they are, and to stay costs a task with very short turns less. */
+	if (cpu == own && !is_light(of) && !orders_contexts() && queue_waits(own))
 		cpu = less_full(p, own, home, kind);
 	return cpu;
 }
