@@ -13,9 +13,10 @@ use crate::kernel::Kernel;
 impl Runtime {
     /// `bpf_timer_start`: the timer expires on this CPU.
     pub(super) fn timer_start(&mut self, k: &mut Kernel, expires: Expires, number: u32, ns: u64) {
-        let (number, start) = self.timers.start(expires, number);
+        let (at, start) = self.timers.start(expires, number);
         let cpu = k.this_cpu() as u16;
-        k.queue.push(k.now_ns() + ns, Due::Irq { cpu, irq: Irq::Class { number, start } });
+        let irq = Irq::Class { number: at, start };
+        k.queue.push(k.now_ns() + ns, Due::Irq { cpu, irq });
     }
 
     /// Calls a timer's function, unless the timer was started anew.
