@@ -9,7 +9,7 @@
 #include "vtime.h"
 
 /* Not inlined, like the search below: the verifier walks each once. */
-__noinline bool take_from_away(s32 cpu, s64 least, u64 slice_ns)
+__noinline bool take_overdue_elsewhere(s32 cpu, s64 least, u64 slice_ns)
 {
 	u32 i;
 
@@ -30,7 +30,7 @@ __noinline bool take_from_away(s32 cpu, s64 least, u64 slice_ns)
  */
 static __always_inline bool take_overdue(s32 cpu, s64 least, u64 slice_ns)
 {
-	return nr_away && take_from_away(cpu, least, slice_ns);
+	return nr_away && take_overdue_elsewhere(cpu, least, slice_ns);
 }
 
 /*

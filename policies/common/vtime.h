@@ -221,7 +221,7 @@ static __always_inline bool vtime_is_own(s64 ahead)
 static __always_inline void vtime_settle(u64 queue, u64 slice_ns)
 {
 	u64 *behind = dsq_can_peek() ? vtime_behind_of(queue) : NULL;
-	u64 first = behind ? vtime_first(queue) : 0;
+	u64 first = behind ? dsq_peek_vtime(queue) : 0;
 
 	if (first && vtime_is_own(vtime_ahead(vtime_by(behind, first))))
 		vtime_set_behind(behind, first, slice_ns);

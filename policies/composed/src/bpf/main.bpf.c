@@ -28,7 +28,7 @@ void OP(paceline_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 here = scx_bpf_task_cpu(p);
 
-	if (limit_holds(p) || (shares_kinds() && follow_deal(p, here)))
+	if (limit_holds(p) || (shares_kinds() && leave_by_deal(p, here)))
 		return;
 	queue_up(p, here, enq_flags);
 	/* Its CPU has no other task, and does not look again before it idles. */

@@ -115,35 +115,20 @@ static __always_inline bool runs_brief(s32 cpu)
 #define LOOKS 7 /* CPUs that a woken task looks at */
 
 /*
- * The CPU that a woken task p waits for in place of `own`, where another task with short turns
- * runs: the next of a few with a task that can be preempted. Else p would wait for one short turn
- * after another.
+ * The CPU that a woken task p waits for in place of `own`: the next of a few where no task waits,
+ * if that is asked, else with a task that can be preempted. p would wait for one short turn after
+ * another, where tasks have these. Not inlined: the verifier walks it once.
  */
-__noinline s32 less_brief(struct task_struct *p __arg_trusted, s32 own, s32 home, u32 kind)
+__noinline s32 another_cpu(struct task_struct *p __arg_trusted, s32 own, s32 home, u32 kind,
+			   bool none_waits)
 {
 	u32 i;
 
 	bpf_for(i, 1, nr_cpus <= LOOKS ? nr_cpus : LOOKS + 1) {
 		s32 cpu = cpu_neighbour(own, i);
+		bool no_better = none_waits ? queue_waits(cpu) : runs_brief(cpu);
 
-		if (!runs_brief(cpu) && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu))
-			return cpu;
-	}
-	return own;
-}
-
-/*
- * The CPU that a woken task p waits for in place of `own`, where others wait: the next of a few
- * where none does.
- */
-__noinline s32 less_full(struct task_struct *p __arg_trusted, s32 own, s32 home, u32 kind)
-{
-	u32 i;
-
-	bpf_for(i, 1, nr_cpus <= LOOKS ? nr_cpus : LOOKS + 1) {
-		s32 cpu = cpu_neighbour(own, i);
-
-		if (!queue_waits(cpu) && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu))
+		if (!no_better && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu))
 			return cpu;
 	}
 	return own;
@@ -163,10 +148,10 @@ static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot
 	if (!(enq_flags & SCX_ENQ_WAKEUP))
 		return own;
 	if (runs_brief(own))
-		cpu = less_brief(p, own, home, kind);
+		cpu = another_cpu(p, own, home, kind, false);
 	/* Siblings gather where they are, and to stay costs a task with very short turns less. */
 	if (cpu == own && !is_light(of) && !orders_contexts() && queue_waits(own))
-		cpu = less_full(p, own, home, kind);
+		cpu = another_cpu(p, own, home, kind, true);
 	return cpu;
 }
 
@@ -360,7 +345,7 @@ static __always_inline void compete(struct task_struct *p, s32 cpu, u64 vtime, u
 }
 
 /* Sends a task with a deal to its CPU, where another may run meanwhile. Whether p had one. */
-static __always_inline bool follow_deal(struct task_struct *p, s32 here)
+static __always_inline bool leave_by_deal(struct task_struct *p, s32 here)
 {
 	s32 to = deal_follow(p, here);
 	struct pl_cpu *state = to < 0 ? NULL : cpus_of(to);
