@@ -176,18 +176,26 @@ static __always_inline u64 vtime_queued(u64 vtime, u64 present, u32 weight, u64 
 					  : vtime;
 }
 
+/* Whether a task whose turns are noted has run before: else it is new [vtime_note_turn]. */
+static __always_inline bool has_run(const struct task_slot_of *of)
+{
+	return of->ran_ns;
+}
+
 /*
- * The same of a task whose turns are noted, if it is new or has just woken. `before` is where the
- * tasks of its last CPU are, by virtual time. Queues are not at the same vtime: a task that goes to
- * one that lags stays as far ahead as it was.
+ * The same of a task whose turns are noted, if it is new or has just woken. A new one comes half a
+ * slice after the task that has had least, as with Linux's own class: each one a little later than
+ * the last, so that no stream of new tasks keeps that task waiting. `before` is where the tasks of
+ * a task's last CPU are, by virtual time. Queues are not at the same vtime: a task that goes to one
+ * that lags stays as far ahead as it was.
  */
 static __always_inline u64 vtime_come(const struct task_slot_of *of, u64 vtime, u64 present,
-				      u64 before, u64 enq_flags)
+				      u64 before, u64 enq_flags, u64 slice_ns)
 {
 	s64 lags = before - present;
 
-	if (!of->ran_ns)
-		return (s64)(present - vtime) < 0 ? present : vtime;
+	if (!has_run(of))
+		return of->waits_ns ? vtime : present + slice_ns / 2;
 	return enq_flags & SCX_ENQ_WAKEUP && lags > 0 ? vtime - lags : vtime;
 }
 
@@ -289,7 +297,7 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, struct task_sl
 	u32 weight = vtime_weight_of(p, slot_in(of));
 
 	if (of && before)
-		vtime = vtime_come(of, vtime, present, before, enq_flags);
+		vtime = vtime_come(of, vtime, present, before, enq_flags, slice_ns);
 	vtime = vtime_queued(vtime, present, weight, enq_flags, slice_ns);
 	if (vtime_is_urgent(p, queue, enq_flags))
 		vtime = vtime_lead(of, vtime, lent, slice_ns);
@@ -485,7 +493,7 @@ static __always_inline s64 vtime_head(u64 queue)
  */
 static __always_inline void vtime_note_sleep(struct task_slot_of *of, u64 long_ns)
 {
-	if (!of->ran_ns)
+	if (!has_run(of))
 		of->turn_ns = long_ns;
 	else if (of->waits_ns && !of->woke)
 		return;

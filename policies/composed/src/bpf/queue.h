@@ -115,18 +115,24 @@ static __always_inline bool runs_brief(s32 cpu)
 #define LOOKS 7 /* CPUs that a woken task looks at */
 
 /*
- * The CPU that a woken task p waits for in place of `own`: the next of a few where no task waits,
- * if that is asked, else with a task that can be preempted. p would wait for one short turn after
- * another, where tasks have these. Not inlined: the verifier walks it once.
+ * The CPU that a woken task p waits for in place of `own`, the next of a few. By its queue: one
+ * where less than half as many tasks wait. Else one with a task that can be preempted: p would wait
+ * for one short turn after another, where tasks have these. Not inlined: the verifier walks it
+ * once.
  */
 __noinline s32 another_cpu(struct task_struct *p __arg_trusted, s32 own, s32 home, u32 kind,
-			   bool none_waits)
+			   bool by_queue)
 {
+	s32 waiting = scx_bpf_dsq_nr_queued(own);
 	u32 i;
 
+	/* Siblings gather where they are, unless many have woken at once. */
+	if (orders_contexts() && has_siblings(p))
+		waiting -= 2;
 	bpf_for(i, 1, nr_cpus <= LOOKS ? nr_cpus : LOOKS + 1) {
 		s32 cpu = cpu_neighbour(own, i);
-		bool no_better = none_waits ? queue_waits(cpu) : runs_brief(cpu);
+		bool no_better =
+			by_queue ? 2 * scx_bpf_dsq_nr_queued(cpu) >= waiting : runs_brief(cpu);
 
 		if (!no_better && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu))
 			return cpu;
@@ -134,7 +140,10 @@ __noinline s32 another_cpu(struct task_struct *p __arg_trusted, s32 own, s32 hom
 	return own;
 }
 
-/* The CPU that p waits for: its last one, `own`, if that suits. */
+/*
+ * The CPU that p waits for: its last one, `own`, if that suits. For a new task that is its
+ * parent's, where all of its siblings may wait: it goes where the fewest tasks are.
+ */
 static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot_of *of, s32 own,
 				   s32 home, u64 enq_flags)
 {
@@ -143,14 +152,15 @@ static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot
 
 	if (p->nr_cpus_allowed == 1)
 		return own;
-	if (!cpu_suits(own, home, kind) || !cpu_takes(p, own))
+	if (!cpu_suits(own, home, kind) || !cpu_takes(p, own) ||
+	    (of && !has_run(of) && queue_waits(own)))
 		return shortest_suiting(p, home, kind);
 	if (!(enq_flags & SCX_ENQ_WAKEUP))
 		return own;
 	if (runs_brief(own))
 		cpu = another_cpu(p, own, home, kind, false);
-	/* Siblings gather where they are, and to stay costs a task with very short turns less. */
-	if (cpu == own && !is_light(of) && !orders_contexts() && queue_waits(own))
+	/* To stay costs a task with very short turns less. */
+	if (cpu == own && !is_light(of) && queue_waits(own))
 		cpu = another_cpu(p, own, home, kind, true);
 	return cpu;
 }
@@ -374,7 +384,7 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 		after_ns = BRIEF_AFTER * knob_slice_ns;
 	note_filled(cpu);
 	present = before = present_at(cpu) + after_ns;
-	if (of && of->ran_ns && of->ran_on != cpu)
+	if (of && has_run(of) && of->ran_on != cpu)
 		before = present_at(of->ran_on) + after_ns;
 	vtime = vtime_insert_at(p, of, cpu, present, before, enq_flags, knob_slice_ns);
 	if (clear >= 0) {

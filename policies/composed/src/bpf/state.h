@@ -134,7 +134,7 @@ static __always_inline bool is_brief(struct task_struct *p)
 /* Light path: whether a task has shown very short turns. */
 static __always_inline bool is_light(const struct task_slot_of *of)
 {
-	return of && of->turn_ns < LIGHT_NS && of->ran_ns;
+	return of && of->turn_ns < LIGHT_NS && has_run(of);
 }
 
 /* Notes how long the turns of the task that runs on a CPU are. */
