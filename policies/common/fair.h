@@ -60,7 +60,7 @@ void OP(fair_running, struct task_struct *p)
 
 	CALL(start, p, of, cpu, now);
 	note_idle_task(cpu, task_is_idle(p));
-	vtime = vtime_start(p, of, now, knob_slice_ns);
+	vtime = vtime_start(p, of, false, now, knob_slice_ns);
 	if (running)
 		*running = vtime;
 	CALL(started, p, cpu, now);

@@ -375,14 +375,20 @@ static __always_inline bool vtime_shares(struct task_struct *p, u64 queue)
 	       scx_bpf_dsq_nr_queued(queue) > 0;
 }
 
+/* How many slices a task catches up that waited for long, and one that slept until now. */
+#define VTIME_WAITED 4
+#ifndef VTIME_SLEPT
+#define VTIME_SLEPT VTIME_WAITED
+#endif
+
 /*
- * p runs. A task that waited for long catches up for a few slices, no more. `vtime` becomes p's,
- * unless it is too far behind. Returns the result by the common clock. If p has its CPU for itself,
- * it uses the common clock from now on. Else two such tasks would each set how far the queue's
- * clock is behind, and the difference would put one of them ahead.
+ * p runs. It catches up for a few slices, no more: `vtime` becomes p's, unless it is farther behind
+ * than `slices`. Returns the result by the common clock. If p has its CPU for itself, it uses the
+ * common clock from now on. Else two such tasks would each set how far the queue's clock is behind,
+ * and the difference would put one of them ahead.
  */
 static __always_inline u64 vtime_catch_up(struct task_struct *p, struct task_slot_of *of, u64 vtime,
-					  u64 slice_ns)
+					  u64 slices, u64 slice_ns)
 {
 	u64 *behind = vtime_clock(of);
 
@@ -397,7 +403,7 @@ static __always_inline u64 vtime_catch_up(struct task_struct *p, struct task_slo
 	if (behind)
 		vtime_set_behind(behind, vtime, slice_ns);
 	else
-		vtime = vtime_after(vtime, vtime_now - 4 * slice_ns);
+		vtime = vtime_after(vtime, vtime_now - slices * slice_ns);
 	if (vtime != p->scx.dsq_vtime)
 		scx_bpf_task_set_dsq_vtime(p, vtime);
 	return vtime_by(behind, vtime);
@@ -422,15 +428,16 @@ static __always_inline bool vtime_is_early(struct task_struct *p, const struct t
 }
 
 /*
- * In running. CPUs do this concurrently and without a lock: an update of vtime_now may be lost, and
- * the next start makes up for it. Returns p's vtime by the common clock, for comparison with that
- * of other tasks.
+ * In running, or in dispatch if p goes on. CPUs do this concurrently and without a lock: an update
+ * of vtime_now may be lost, and the next start makes up for it. Returns p's vtime by the common
+ * clock, for comparison with that of other tasks.
  */
-static __always_inline u64 vtime_start(struct task_struct *p, struct task_slot_of *of, u64 now,
-				       u64 slice_ns)
+static __always_inline u64 vtime_start(struct task_struct *p, struct task_slot_of *of, bool goes_on,
+				       u64 now, u64 slice_ns)
 {
 	bool early = vtime_is_early(p, of, now);
-	u64 started = vtime_catch_up(p, of, p->scx.dsq_vtime, slice_ns);
+	u64 slices = goes_on || !of || of->waits_ns ? VTIME_WAITED : VTIME_SLEPT;
+	u64 started = vtime_catch_up(p, of, p->scx.dsq_vtime, slices, slice_ns);
 	u64 stood_ns = elapsed_ns(vtime_moved_ns, now), vtime = started + vtime_lag(p);
 
 	if (early)
@@ -453,7 +460,7 @@ static __always_inline void vtime_go_on(struct task_struct *p, bool others_wait,
 {
 	scx_bpf_task_set_slice(p, slice_ns);
 	if (others_wait)
-		vtime_start(p, task_slots_of(p), scx_bpf_now(), slice_ns);
+		vtime_start(p, task_slots_of(p), true, scx_bpf_now(), slice_ns);
 }
 
 /*
@@ -463,7 +470,7 @@ static __always_inline void vtime_go_on(struct task_struct *p, bool others_wait,
 static __always_inline u64 vtime_run(struct task_struct *p, struct task_slot_of *of, u64 by,
 				     u64 slice_ns)
 {
-	return vtime_catch_up(p, of, p->scx.dsq_vtime + by, slice_ns) + vtime_lag(p);
+	return vtime_catch_up(p, of, p->scx.dsq_vtime + by, VTIME_WAITED, slice_ns) + vtime_lag(p);
 }
 
 /* In enable: discards the state from before p left the class. */

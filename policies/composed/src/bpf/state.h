@@ -16,6 +16,8 @@
 #define VTIME_BEHIND 6
 /* As Linux's own class has it [entity_lag]. */
 #define VTIME_LAGS 2
+/* Others may wake on its CPU at the same time: they would wait until it has caught up. */
+#define VTIME_SLEPT VTIME_LAGS
 #include "vtime.h"
 
 struct pl_task {
