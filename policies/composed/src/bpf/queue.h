@@ -380,7 +380,7 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 		clear = clear_domain(p, home);
 	if (clear >= 0)
 		cpu = clear;
-	if (runs_brief(cpu))
+	if (of && has_run(of) && runs_brief(cpu))
 		after_ns = BRIEF_AFTER * knob_slice_ns;
 	note_filled(cpu);
 	present = before = present_at(cpu) + after_ns;
