@@ -179,7 +179,7 @@ static __always_inline u64 vtime_queued(u64 vtime, u64 present, u32 weight, u64 
 /* Whether a task whose turns are noted has run before: else it is new [vtime_note_turn]. */
 static __always_inline bool has_run(const struct task_slot_of *of)
 {
-	return of->ran_ns;
+	return of && of->ran_ns;
 }
 
 /*

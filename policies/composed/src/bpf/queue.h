@@ -115,29 +115,37 @@ static __always_inline bool runs_brief(s32 cpu)
 #define LOOKS 7 /* CPUs that a woken task looks at */
 
 /*
- * The CPU that a woken task p waits for in place of `own`, the next of a few. By its queue: one
- * where less than half as many tasks wait. Else one with a task that can be preempted: p would wait
- * for one short turn after another, where tasks have these. Not inlined: the verifier walks it
- * once.
+ * The CPU that a woken task p waits for in place of `own`: the next of a few that is better. With
+ * `waiting` tasks that wait for `own`, it has less than half as many. With 0 it runs a task that
+ * can be preempted, as p would wait for one short turn after another. Not inlined: the verifier
+ * walks it once.
  */
 __noinline s32 another_cpu(struct task_struct *p __arg_trusted, s32 own, s32 home, u32 kind,
-			   bool by_queue)
+			   s32 waiting)
 {
-	s32 waiting = scx_bpf_dsq_nr_queued(own);
 	u32 i;
 
-	/* Siblings gather where they are, unless many have woken at once. */
-	if (orders_contexts() && has_siblings(p))
-		waiting -= 2;
 	bpf_for(i, 1, nr_cpus <= LOOKS ? nr_cpus : LOOKS + 1) {
 		s32 cpu = cpu_neighbour(own, i);
 		bool no_better =
-			by_queue ? 2 * scx_bpf_dsq_nr_queued(cpu) >= waiting : runs_brief(cpu);
+			waiting ? 2 * scx_bpf_dsq_nr_queued(cpu) >= waiting : runs_brief(cpu);
 
 		if (!no_better && cpu_suits(cpu, home, kind) && cpu_takes(p, cpu))
 			return cpu;
 	}
 	return own;
+}
+
+/*
+ * How many of the tasks that wait for p's last CPU count when p looks for a better one. To stay
+ * costs a task with very short turns less. Siblings gather where they are, unless many wake at
+ * once.
+ */
+static __always_inline s32 crowd_at(struct task_struct *p, const struct task_slot_of *of, s32 own)
+{
+	s32 waiting = is_light(of) ? 0 : scx_bpf_dsq_nr_queued(own);
+
+	return waiting && orders_contexts() && has_siblings(p) ? waiting - 2 : waiting;
 }
 
 /*
@@ -148,7 +156,7 @@ static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot
 				   s32 home, u64 enq_flags)
 {
 	u32 kind = kind_of(p);
-	s32 cpu = own;
+	s32 cpu = own, waiting;
 
 	if (p->nr_cpus_allowed == 1)
 		return own;
@@ -158,11 +166,11 @@ static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot
 	if (!(enq_flags & SCX_ENQ_WAKEUP))
 		return own;
 	if (runs_brief(own))
-		cpu = another_cpu(p, own, home, kind, false);
-	/* To stay costs a task with very short turns less. */
-	if (cpu == own && !is_light(of) && queue_waits(own))
-		cpu = another_cpu(p, own, home, kind, true);
-	return cpu;
+		cpu = another_cpu(p, own, home, kind, 0);
+	if (cpu != own)
+		return cpu;
+	waiting = crowd_at(p, of, own);
+	return waiting > 0 ? another_cpu(p, own, home, kind, waiting) : own;
 }
 
 /* Only the CPU that a woken task waits for is preempted: others may not look at its queue next. */
@@ -380,11 +388,11 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 		clear = clear_domain(p, home);
 	if (clear >= 0)
 		cpu = clear;
-	if (of && has_run(of) && runs_brief(cpu))
+	if (has_run(of) && runs_brief(cpu))
 		after_ns = BRIEF_AFTER * knob_slice_ns;
 	note_filled(cpu);
 	present = before = present_at(cpu) + after_ns;
-	if (of && has_run(of) && of->ran_on != cpu)
+	if (has_run(of) && of->ran_on != cpu)
 		before = present_at(of->ran_on) + after_ns;
 	vtime = vtime_insert_at(p, of, cpu, present, before, enq_flags, knob_slice_ns);
 	if (clear >= 0) {

@@ -127,7 +127,7 @@ static __always_inline bool is_brief(struct task_struct *p)
 {
 	struct task_slot_of *of = task_slots_of(p);
 
-	return has_short_turns(of) && of->ran_ns;
+	return has_short_turns(of) && has_run(of);
 }
 
 /* To wait for a turn this short costs less than to go to another CPU. */
@@ -136,7 +136,7 @@ static __always_inline bool is_brief(struct task_struct *p)
 /* Light path: whether a task has shown very short turns. */
 static __always_inline bool is_light(const struct task_slot_of *of)
 {
-	return of && of->turn_ns < LIGHT_NS && has_run(of);
+	return has_run(of) && of->turn_ns < LIGHT_NS;
 }
 
 /* Notes how long the turns of the task that runs on a CPU are. */
