@@ -186,17 +186,15 @@ static __always_inline bool has_run(const struct task_slot_of *of)
  * The same of a task whose turns are noted, if it is new or has just woken. A new one comes half a
  * slice after the task that has had least, as with Linux's own class: each one a little later than
  * the last, so that no stream of new tasks keeps that task waiting. `before` is where the tasks of
- * a task's last CPU are, by virtual time. Queues are not at the same vtime: a task that goes to one
- * that lags stays as far ahead as it was.
+ * a task's last CPU are, by virtual time. Queues are not at the same vtime: a task that goes to
+ * another one stays as far ahead or behind as it was.
  */
 static __always_inline u64 vtime_come(const struct task_slot_of *of, u64 vtime, u64 present,
 				      u64 before, u64 enq_flags, u64 slice_ns)
 {
-	s64 lags = before - present;
-
 	if (!has_run(of))
 		return of->waits_ns ? vtime : present + slice_ns / 2;
-	return enq_flags & SCX_ENQ_WAKEUP && lags > 0 ? vtime - lags : vtime;
+	return enq_flags & SCX_ENQ_WAKEUP ? vtime + present - before : vtime;
 }
 
 /* How many slices the first task of a queue may be behind before the queue's clock moves. */

@@ -4,6 +4,7 @@
 use machine::find;
 use sim::{Scenario, Traced, run, run_traced};
 use trace::Outcome;
+use workload::apps::Apps;
 use workload::programs::Programs;
 use workload::vector::{self, Beside, beside};
 use workload::{Step, Task, Workload};
@@ -102,6 +103,18 @@ fn hogs_that_come_one_by_one_get_alike_in_all_domains() {
     let cpu_s: Vec<f64> = tasks.map(|task| task.cpu_ns as f64 / 1e9).collect();
     let even = 16.0 * 4.0 / 23.0;
     assert!(cpu_s.iter().all(|cpu| (cpu / even - 1.0).abs() < 0.1), "{even} s each: {cpu_s:?}");
+}
+
+/// A task that runs for long wakes many, one after the other: none goes before those that woke earlier.
+#[test]
+fn of_many_threads_that_wake_at_once_none_has_to_wait_for_the_others_to_end() {
+    let workload = Apps::embedded().build("together").unwrap();
+    let longest = |policy| {
+        let outcome = ran("core2duo-1.86", workload.clone(), policy).outcome;
+        outcome.observed.tasks.values().map(|task| task.wait_max_ns).max().unwrap() as f64 / 1e9
+    };
+    let [own, default] = ["paceline", "default"].map(longest);
+    assert!(own < 2.0 * default, "{own} s, under default {default} s");
 }
 
 /// Two hogs for each of eight CPUs, and eight tasks that compute for 0.5 ms every 10 ms.

@@ -73,6 +73,8 @@ static __always_inline void start(struct task_struct *p, struct task_slot_of *of
 	if (of)
 		vtime_note_sleep(of, short_turn());
 	note_turns(cpu, of);
+	if (has_moved(of, at))
+		cpu->floor = VTIME_IDLE;
 	cpu->began_ns = cpu->since_ns = now;
 	cpu->leaves = 0;
 	cpu->passed = false;
@@ -161,6 +163,7 @@ static __always_inline void started(struct task_struct *p, s32 at, u64 now)
 	if (!cpu)
 		return;
 	cpu->present = cpu->vtime;
+	cpu->floor = floor_after(cpu);
 	if (cpu->filled)
 		await_look(at, cpu, now);
 	if (knows_clocks())
@@ -198,7 +201,7 @@ static __always_inline void vacate(s32 cpu)
 		return;
 	state->share.pid = 0;
 	state->light = false;
-	state->present = VTIME_IDLE;
+	state->present = state->floor = VTIME_IDLE;
 }
 
 static __always_inline s32 create(void)

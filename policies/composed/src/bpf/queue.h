@@ -238,21 +238,48 @@ __noinline s32 clear_domain(struct task_struct *p __arg_trusted, u32 domain)
  */
 #define BRIEF_AFTER 3
 
+/* Whether a CPU runs a task: else nothing tells where its tasks are by virtual time. */
+static __always_inline bool runs_any(s32 cpu)
+{
+	struct pl_cpu *state = cpus_of(cpu);
+
+	return state && state->present != VTIME_IDLE;
+}
+
 /*
  * Where the tasks of a CPU are by virtual time: at the one that has had least, if that is behind
  * the newest. A woken task goes before those that it meets there, whatever others elsewhere have
- * had.
+ * had. It does not go before others that have just woken: of many that wake at once the last would
+ * be first, and each a little farther ahead than the one before.
  */
 static __always_inline u64 present_at(s32 cpu)
 {
 	struct pl_cpu *state = cpus_of(cpu);
-	s64 head = vtime_head(cpu), running = 0;
+	s64 head, least;
 
-	if (state && state->present != VTIME_IDLE)
-		running = vtime_ahead(state->present);
-	if (head < running && vtime_is_own(head))
-		running = head;
-	return vtime_now + (running < 0 ? running : 0);
+	if (!state || state->present == VTIME_IDLE)
+		return vtime_now;
+	head = vtime_head(cpu);
+	least = vtime_ahead(state->present);
+	if (head < least && vtime_is_own(head))
+		least = head;
+	if (least < vtime_ahead(state->floor))
+		least = vtime_ahead(state->floor);
+	return vtime_now + (least < 0 ? least : 0);
+}
+
+/* A task starts on a CPU: what its tasks have had at least. It may have slept, and lack some. */
+static __always_inline u64 floor_after(const struct pl_cpu *cpu)
+{
+	u64 vtime = vtime_ahead(cpu->vtime) < 0 ? cpu->vtime : vtime_now;
+
+	return cpu->floor == VTIME_IDLE ? vtime : vtime_after(cpu->floor, vtime);
+}
+
+/* Whether a task comes from another CPU, and has not slept: queues are not at the same vtime. */
+static __always_inline bool has_moved(const struct task_slot_of *of, s32 at)
+{
+	return has_run(of) && of->ran_on != at && of->waits_ns && !of->woke;
 }
 
 /* Whether p runs in this address space as in its own. Kernel threads do in any (lazy TLB). */
@@ -392,7 +419,7 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 		after_ns = BRIEF_AFTER * knob_slice_ns;
 	note_filled(cpu);
 	present = before = present_at(cpu) + after_ns;
-	if (has_run(of) && of->ran_on != cpu)
+	if (has_run(of) && of->ran_on != cpu && runs_any(cpu) && runs_any(of->ran_on))
 		before = present_at(of->ran_on) + after_ns;
 	vtime = vtime_insert_at(p, of, cpu, present, before, enq_flags, knob_slice_ns);
 	if (clear >= 0) {

@@ -35,6 +35,7 @@ struct pl_cpu {
 	struct count counted; /* this CPU's count at that time */
 	u64 vtime; /* of the running task, at since_ns; VTIME_IDLE: none */
 	u64 present; /* the same, without regard to a task that preempts it */
+	u64 floor; /* what its tasks have had at least, but for what those lack that slept */
 	u64 left_ns; /* when a task last went home from here */
 	u64 looks_ns; /* when its timer looks whether the running task goes on; 0: it does not */
 	s32 leaves; /* the task that goes home from here at the next chance */
