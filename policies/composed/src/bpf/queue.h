@@ -329,6 +329,16 @@ TIMERS(turn_timers, MAX_CPUS, look_again)
 /* A turn is not cut short before this time: a task that wakes another often sleeps soon after. */
 #define PROTECTED_NS 50000
 
+/* A CPU is looked at again in this time, or before. */
+static __always_inline void look_in(s32 cpu, struct pl_cpu *state, u64 in_ns, u64 now)
+{
+	/* a look that comes earlier has this one follow */
+	if (elapsed_ns(now, state->looks_ns) && elapsed_ns(now, state->looks_ns) <= in_ns)
+		return;
+	state->looks_ns = now + in_ns;
+	turn_timers_start(cpu, in_ns);
+}
+
 /*
  * Tasks wait for a CPU: it is looked at again once the turn there need not go on, if the running
  * task does not sleep long before that. A tick comes later, by up to its period.
@@ -337,15 +347,9 @@ static __always_inline void await_look(s32 cpu, struct pl_cpu *state, u64 now)
 {
 	u64 ran_ns = elapsed_ns(state->began_ns, now);
 	bool whole = state->share.brief || ran_ns >= PROTECTED_NS;
-	u64 in_ns = (whole ? knob_slice_ns : PROTECTED_NS) - ran_ns;
 
-	if (state->light || ran_ns >= knob_slice_ns)
-		return;
-	/* a look that comes earlier has this one follow */
-	if (elapsed_ns(now, state->looks_ns) && elapsed_ns(now, state->looks_ns) <= in_ns)
-		return;
-	state->looks_ns = now + in_ns;
-	turn_timers_start(cpu, in_ns);
+	if (!state->light && ran_ns < knob_slice_ns)
+		look_in(cpu, state, (whole ? knob_slice_ns : PROTECTED_NS) - ran_ns, now);
 }
 
 /* A turn has lasted for as long as it is protected, or for a slice: another task may be next. */
@@ -603,8 +607,12 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 		return true;
 	if (cpu_queue_take_from_away(cpu))
 		return true;
-	if (prev)
+	if (prev) {
+		/* Until then it has had less than the first that waits. */
+		if (head != S64_MAX && head >= least)
+			look_in(cpu, state, head - least + PROTECTED_NS, now);
 		return false;
+	}
 	/* A task that takes the place of one that went home is on its way, or waits nearby. */
 	if (has_homes() && elapsed_ns(state->left_ns, now) <= COMES_NS)
 		return take_in_domain(cpu);
