@@ -34,6 +34,13 @@ pub enum Unit {
         /// Most allowed, in ns.
         max: u64,
     },
+    /// A time slice, or `auto`, whose value is 0: it depends on the number of CPUs [`Instance::on`](crate::Instance::on).
+    Slice {
+        /// Least that a user may set, in ns.
+        min: u64,
+        /// Most allowed, in ns.
+        max: u64,
+    },
     /// `true` or `false`.
     Switch,
     /// A whole number.
@@ -77,6 +84,10 @@ impl Knob {
                 "off" => Some(0),
                 _ => ns(text).filter(|ns| *ns <= max).map(|ns| ns + 1),
             },
+            Unit::Slice { min, max } => match text {
+                "auto" => Some(0),
+                _ => ns(text).filter(|ns| (min..=max).contains(ns)),
+            },
             Unit::Switch => match text {
                 "true" => Some(1),
                 "false" => Some(0),
@@ -106,6 +117,10 @@ impl Knob {
             Unit::DurationOrOff { .. } => match value {
                 0 => "off".to_string(),
                 _ => duration(value - 1),
+            },
+            Unit::Slice { .. } => match value {
+                0 => "auto".to_string(),
+                _ => duration(value),
             },
             Unit::Switch => (value != 0).to_string(),
             Unit::Count { .. } => value.to_string(),
@@ -145,6 +160,9 @@ impl fmt::Display for Unit {
                 write!(out, "a time from {} to {}", duration(*min), duration(*max))
             }
             Unit::DurationOrOff { max } => write!(out, "off, or a time up to {}", duration(*max)),
+            Unit::Slice { min, max } => {
+                write!(out, "auto, or a time from {} to {}", duration(*min), duration(*max))
+            }
             Unit::Switch => write!(out, "true or false"),
             Unit::Count { min, max } => write!(out, "a whole number from {min} to {max}"),
             Unit::CountOrOff { max } => write!(out, "off, or a whole number from 0 to {max}"),

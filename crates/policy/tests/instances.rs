@@ -35,6 +35,12 @@ static TOY: Policy = Policy {
             unit: Unit::DurationOrOff { max: 1_000_000_000 },
             help: "",
         },
+        Knob {
+            name: "turn",
+            variable: in_c("knob_turn_ns", 0),
+            unit: Unit::Slice { min: 1_000_000, max: 1_000_000_000 },
+            help: "",
+        },
     ],
     ..Policy::BARE
 };
@@ -46,7 +52,7 @@ fn parse(text: &str) -> Result<Instance, String> {
 #[test]
 fn knobs_are_named_and_the_rest_stay_at_their_default() {
     let instance = parse("toy:pull=true,slice=50ms,mode=fast").unwrap();
-    assert_eq!(instance.values, [50_000_000, 1, 1, 2, 0]);
+    assert_eq!(instance.values, [50_000_000, 1, 1, 2, 0, 0]);
     assert_eq!(instance.get("slice"), 50_000_000);
 }
 
@@ -68,7 +74,7 @@ fn a_mistake_is_answered_with_what_exists() {
     assert_eq!(error("tpy"), "no policy is called `tpy`; there are: toy");
     assert_eq!(
         error("toy:slize=5ms"),
-        "policy toy has no knob `slize`; it has: slice, pull, mode, depth, slack"
+        "policy toy has no knob `slize`; it has: slice, pull, mode, depth, slack, turn"
     );
     assert_eq!(error("toy:pull"), "policy toy: knob `pull` has no value; write pull=VALUE");
     assert_eq!(
@@ -86,10 +92,24 @@ fn a_mistake_is_answered_with_what_exists() {
 #[test]
 fn a_dilated_clock_stretches_times_and_nothing_else() {
     let dilated = parse("toy:depth=3").unwrap().dilated(8);
-    assert_eq!(dilated.values, [40_000_000, 0, 0, 3, 0], "off stays off");
+    assert_eq!(dilated.values, [40_000_000, 0, 0, 3, 0, 0], "off stays off");
     let slack = parse("toy:slack=3ms").unwrap().dilated(8).get("slack");
     assert_eq!(slack, 24_000_001, "one more than the time");
     assert_eq!(dilated.label, "toy:depth=3");
+    let turn = parse("toy").unwrap().on(2).dilated(8).get("turn");
+    assert_eq!(turn, 12_000_000, "auto on two CPUs");
+}
+
+#[test]
+fn a_time_slice_that_is_auto_is_shorter_on_few_cpus() {
+    let turn = |text: &str, cpus| parse(text).unwrap().on(cpus).get("turn");
+    let [one, two, three, four, eight, many] = [1, 2, 3, 4, 8, 64].map(|cpus| turn("toy", cpus));
+    assert_eq!([one, two, three, four], [1_500_000, 1_500_000, 1_500_000, 2_250_000]);
+    assert_eq!([eight, many], [3_000_000; 2]);
+    assert_eq!(turn("toy:turn=auto", 2), two);
+    assert_eq!(turn("toy:turn=7ms", 2), 7_000_000, "what a user sets holds");
+    let error = parse("toy:turn=1us").unwrap_err();
+    assert_eq!(error, "policy toy: turn=1us: expected auto, or a time from 1ms to 1s");
 }
 
 #[test]
@@ -106,8 +126,13 @@ fn a_ground_sets_the_knobs_and_the_topology() {
     };
     let toy = parse("toy:mode=fast,depth=3").unwrap();
     let variables: Vec<_> = toy.variables().collect();
-    let wanted =
-        [("knob_slice_ns", 5_000_000), ("knob_pull", 0), ("knob_depth", 3), ("knob_slack", 0)];
+    let wanted = [
+        ("knob_slice_ns", 5_000_000),
+        ("knob_pull", 0),
+        ("knob_depth", 3),
+        ("knob_slack", 0),
+        ("knob_turn_ns", 0),
+    ];
     assert_eq!(variables, wanted, "a knob of the control plane is not in the C");
     let config = topology.config();
     let value = |symbol| config.iter().find(|(name, _)| *name == symbol).unwrap().1.clone();

@@ -274,7 +274,7 @@ fn scheduler(rng: &mut Pcg64Mcg, registry: &[&'static Policy]) -> Scheduler {
 
 fn knob_value(rng: &mut Pcg64Mcg, knob: &Knob) -> u64 {
     match knob.unit {
-        Unit::Duration { min, max } => {
+        Unit::Duration { min, max } | Unit::Slice { min, max } => {
             // Short and long times alike; in whole µs, as a user writes them.
             let (low, high) = (min.max(1) as f64, max.max(1) as f64);
             let ns = low * (high / low).powf(rng.random_range(0.0..1.0));

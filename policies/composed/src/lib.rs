@@ -36,8 +36,9 @@ pub static PACELINE: Policy = Policy {
         Knob {
             name: "slice",
             variable: paceline::SLICE_NS,
-            unit: Unit::Duration { min: MS, max: 100 * MS },
-            help: "how long a task runs before the next one's turn, where tasks wait",
+            unit: Unit::Slice { min: MS / 2, max: 100 * MS },
+            help: "how long a task runs before the next one's turn, where tasks wait: auto is 3 ms, and less on fewer than \
+                   8 CPUs",
         },
         Knob {
             name: "round",

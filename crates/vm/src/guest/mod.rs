@@ -80,7 +80,7 @@ fn work(
         topology.core_type = job.core_types.clone();
     }
     topology.clocks = job.clocks.clone();
-    let instances = instances(&job, registry)?;
+    let instances = instances(&job, topology.llc.len(), registry)?;
     for run in 0..job.runs {
         for index in live::rotated(run + boot, instances.len()) {
             let policy = &job.policies[index];
@@ -98,13 +98,17 @@ fn work(
     Ok(())
 }
 
-fn instances(job: &Job, registry: &[&'static Policy]) -> anyhow::Result<Vec<Option<Instance>>> {
+fn instances(
+    job: &Job,
+    cpus: usize,
+    registry: &[&'static Policy],
+) -> anyhow::Result<Vec<Option<Instance>>> {
     let instance = |wanted: &JobPolicy| {
         let JobScheduler::Policy { name, values } = &wanted.scheduler else { return Ok(None) };
         let mut instance = Instance::default(policy::find(name, registry)?);
         instance.values = values.clone();
         instance.label = wanted.label.clone();
-        Ok(Some(instance.dilated(job.dilation)))
+        Ok(Some(instance.on(cpus).dilated(job.dilation)))
     };
     job.policies.iter().map(instance).collect()
 }
