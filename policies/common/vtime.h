@@ -74,6 +74,12 @@ static __always_inline u64 vtime_after(u64 vtime, u64 other)
 	return (s64)(vtime - other) < 0 ? other : vtime;
 }
 
+/* The earlier of two vtimes. */
+static __always_inline u64 vtime_before(u64 vtime, u64 other)
+{
+	return (s64)(vtime - other) < 0 ? vtime : other;
+}
+
 /* A vtime's distance from vtime_now, which can be compared. */
 static __always_inline s64 vtime_ahead(u64 vtime)
 {
@@ -180,6 +186,12 @@ static __always_inline u64 vtime_queued(u64 vtime, u64 present, u32 weight, u64 
 static __always_inline bool has_run(const struct task_slot_of *of)
 {
 	return of && of->ran_ns;
+}
+
+/* In start: whether a task whose turns are noted has slept, and was not preempted or moved. */
+static __always_inline bool has_slept(const struct task_slot_of *of)
+{
+	return !of->waits_ns || of->woke;
 }
 
 /*
@@ -500,7 +512,7 @@ static __always_inline void vtime_note_sleep(struct task_slot_of *of, u64 long_n
 {
 	if (!has_run(of))
 		of->turn_ns = long_ns;
-	else if (of->waits_ns && !of->woke)
+	else if (!has_slept(of))
 		return;
 	else if (of->burst_ns < of->turn_ns)
 		of->turn_ns -= (of->turn_ns - of->burst_ns) / 2;

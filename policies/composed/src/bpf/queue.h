@@ -239,10 +239,8 @@ __noinline s32 clear_domain(struct task_struct *p __arg_trusted, u32 domain)
 #define BRIEF_AFTER 3
 
 /* Whether a CPU runs a task: else nothing tells where its tasks are by virtual time. */
-static __always_inline bool runs_any(s32 cpu)
+static __always_inline bool runs_any(const struct pl_cpu *state)
 {
-	struct pl_cpu *state = cpus_of(cpu);
-
 	return state && state->present != VTIME_IDLE;
 }
 
@@ -255,23 +253,22 @@ static __always_inline bool runs_any(s32 cpu)
 static __always_inline u64 present_at(s32 cpu)
 {
 	struct pl_cpu *state = cpus_of(cpu);
-	s64 head, least;
+	u64 least;
+	s64 head;
 
-	if (!state || state->present == VTIME_IDLE)
+	if (!runs_any(state))
 		return vtime_now;
 	head = vtime_head(cpu);
-	least = vtime_ahead(state->present);
-	if (head < least && vtime_is_own(head))
-		least = head;
-	if (least < vtime_ahead(state->floor))
-		least = vtime_ahead(state->floor);
-	return vtime_now + (least < 0 ? least : 0);
+	least = state->present;
+	if (head < vtime_ahead(least) && vtime_is_own(head))
+		least = vtime_now + head;
+	return vtime_before(vtime_after(least, state->floor), vtime_now);
 }
 
 /* A task starts on a CPU: what its tasks have had at least. It may have slept, and lack some. */
 static __always_inline u64 floor_after(const struct pl_cpu *cpu)
 {
-	u64 vtime = vtime_ahead(cpu->vtime) < 0 ? cpu->vtime : vtime_now;
+	u64 vtime = vtime_before(cpu->vtime, vtime_now);
 
 	return cpu->floor == VTIME_IDLE ? vtime : vtime_after(cpu->floor, vtime);
 }
@@ -279,7 +276,7 @@ static __always_inline u64 floor_after(const struct pl_cpu *cpu)
 /* Whether a task comes from another CPU, and has not slept: queues are not at the same vtime. */
 static __always_inline bool has_moved(const struct task_slot_of *of, s32 at)
 {
-	return has_run(of) && of->ran_on != at && of->waits_ns && !of->woke;
+	return has_run(of) && of->ran_on != at && !has_slept(of);
 }
 
 /* Whether p runs in this address space as in its own. Kernel threads do in any (lazy TLB). */
@@ -423,7 +420,8 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 		after_ns = BRIEF_AFTER * knob_slice_ns;
 	note_filled(cpu);
 	present = before = present_at(cpu) + after_ns;
-	if (has_run(of) && of->ran_on != cpu && runs_any(cpu) && runs_any(of->ran_on))
+	if (has_run(of) && of->ran_on != cpu && runs_any(cpus_of(cpu)) &&
+	    runs_any(cpus_of(of->ran_on)))
 		before = present_at(of->ran_on) + after_ns;
 	vtime = vtime_insert_at(p, of, cpu, present, before, enq_flags, knob_slice_ns);
 	if (clear >= 0) {
