@@ -94,7 +94,7 @@ impl Instance {
     }
 
     /// The same instance for a clock on which a CPU gets 1/`factor` of each second: durations are multiplied by
-    /// `factor`. The label stays.
+    /// `factor`. The label stays. A time slice that is `auto` has to be known before ([`Instance::on`]).
     pub fn dilated(&self, factor: u64) -> Self {
         let mut scaled = self.clone();
         for (value, knob) in scaled.values.iter_mut().zip(self.policy.knobs) {

@@ -79,14 +79,13 @@ impl Knob {
     /// Reads a value as a user writes it.
     pub fn parse(&self, text: &str) -> Result<u64, KnobError> {
         let value = match self.unit {
-            Unit::Duration { min, max } => ns(text).filter(|ns| (min..=max).contains(ns)),
+            Unit::Slice { .. } if text == "auto" => Some(0),
+            Unit::Duration { min, max } | Unit::Slice { min, max } => {
+                ns(text).filter(|ns| (min..=max).contains(ns))
+            }
             Unit::DurationOrOff { max } => match text {
                 "off" => Some(0),
                 _ => ns(text).filter(|ns| *ns <= max).map(|ns| ns + 1),
-            },
-            Unit::Slice { min, max } => match text {
-                "auto" => Some(0),
-                _ => ns(text).filter(|ns| (min..=max).contains(ns)),
             },
             Unit::Switch => match text {
                 "true" => Some(1),
@@ -113,14 +112,11 @@ impl Knob {
     /// Writes a value as [`Knob::parse`] reads it.
     pub fn format(&self, value: u64) -> String {
         match self.unit {
-            Unit::Duration { .. } => duration(value),
+            Unit::Slice { .. } if value == 0 => "auto".to_string(),
+            Unit::Duration { .. } | Unit::Slice { .. } => duration(value),
             Unit::DurationOrOff { .. } => match value {
                 0 => "off".to_string(),
                 _ => duration(value - 1),
-            },
-            Unit::Slice { .. } => match value {
-                0 => "auto".to_string(),
-                _ => duration(value),
             },
             Unit::Switch => (value != 0).to_string(),
             Unit::Count { .. } => value.to_string(),
