@@ -296,7 +296,7 @@ pub fn verified(instance: &Instance) -> anyhow::Result<Vec<(String, u32)>> {
 
 fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Object> {
     let build = &instance.policy.build;
-    let instance = &instance.on(topology.llc.len());
+    let instance = &instance.on(topology);
     let mut object = ObjectBuilder::default().name(build.ops)?.open_memory(build.bpf)?;
     let knobs = instance.variables().map(|(symbol, value)| (symbol, value.to_ne_bytes().to_vec()));
     let mut config: Vec<_> = knobs.chain(topology.config()).collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy with its knobs set, as a user named it.
 
-use crate::{KnobError, Policy, Promises, Unit, find};
+use crate::{KnobError, Policy, Promises, Topology, Unit, find};
 
 /// A policy with its knobs set.
 #[derive(Clone, Debug)]
@@ -82,12 +82,12 @@ impl Instance {
         self.get(knob) as f64 / 1e6
     }
 
-    /// The same instance on a machine of so many CPUs: a time slice that is `auto` is as long as there.
-    pub fn on(&self, cpus: usize) -> Self {
+    /// The same instance on a machine: a time slice that is `auto` is as long as its number of CPUs asks for.
+    pub fn on(&self, topology: &Topology) -> Self {
         let mut own = self.clone();
         for (value, knob) in own.values.iter_mut().zip(self.policy.knobs) {
             if matches!(knob.unit, Unit::Slice { .. }) && *value == 0 {
-                *value = slice_ns(cpus);
+                *value = slice_ns(topology.present());
             }
         }
         own

@@ -221,6 +221,11 @@ pub struct Topology {
 }
 
 impl Topology {
+    /// Number of CPUs that were present.
+    pub fn present(&self) -> usize {
+        self.llc.len() - self.missing.iter().filter(|missing| **missing).count()
+    }
+
     /// Number of kinds of cores.
     pub fn kinds(&self) -> usize {
         kinds(&self.core_type)

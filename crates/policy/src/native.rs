@@ -276,7 +276,7 @@ impl Copy {
             (**library.get::<*const SchedExtOps>(name.as_bytes()).map_err(link)?).clone()
         };
         let copy = Copy { ops, library, _file: file };
-        for (symbol, value) in instance.on(topology.llc.len()).variables() {
+        for (symbol, value) in instance.on(topology).variables() {
             if !copy.write(symbol, &value.to_ne_bytes()) {
                 return Err(LoadError::Variable { policy, symbol });
             }

@@ -96,17 +96,23 @@ fn a_dilated_clock_stretches_times_and_nothing_else() {
     let slack = parse("toy:slack=3ms").unwrap().dilated(8).get("slack");
     assert_eq!(slack, 24_000_001, "one more than the time");
     assert_eq!(dilated.label, "toy:depth=3");
-    let turn = parse("toy").unwrap().on(2).dilated(8).get("turn");
+    let turn = parse("toy").unwrap().on(&machine_of(2)).dilated(8).get("turn");
     assert_eq!(turn, 12_000_000, "auto on two CPUs");
+}
+
+fn machine_of(cpus: usize) -> Topology {
+    Topology { llc: vec![0; cpus], ..Topology::default() }
 }
 
 #[test]
 fn a_time_slice_that_is_auto_is_shorter_on_few_cpus() {
-    let turn = |text: &str, cpus| parse(text).unwrap().on(cpus).get("turn");
+    let turn = |text: &str, cpus| parse(text).unwrap().on(&machine_of(cpus)).get("turn");
     let [one, two, three, four, eight, many] = [1, 2, 3, 4, 8, 64].map(|cpus| turn("toy", cpus));
     assert_eq!([one, two, three, four], [1_500_000, 1_500_000, 1_500_000, 2_250_000]);
     assert_eq!([eight, many], [3_000_000; 2]);
     assert_eq!(turn("toy:turn=auto", 2), two);
+    let machine = Topology { missing: [[false; 2], [true; 2]].concat(), ..machine_of(4) };
+    assert_eq!(parse("toy").unwrap().on(&machine).get("turn"), two, "two of four are present");
     assert_eq!(turn("toy:turn=7ms", 2), 7_000_000, "what a user sets holds");
     let error = parse("toy:turn=1us").unwrap_err();
     assert_eq!(error, "policy toy: turn=1us: expected auto, or a time from 1ms to 1s");

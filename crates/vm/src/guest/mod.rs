@@ -14,7 +14,7 @@ pub use execute::worker_command;
 use host::Host;
 use live::{Broken, Scheduler, Standing};
 use measure::Run;
-use policy::{Instance, Policy};
+use policy::{Instance, Policy, Topology};
 
 use crate::job::{JOB, Job, JobPolicy, JobScheduler, Message};
 use crate::probe;
@@ -80,7 +80,7 @@ fn work(
         topology.core_type = job.core_types.clone();
     }
     topology.clocks = job.clocks.clone();
-    let instances = instances(&job, topology.llc.len(), registry)?;
+    let instances = instances(&job, &topology, registry)?;
     for run in 0..job.runs {
         for index in live::rotated(run + boot, instances.len()) {
             let policy = &job.policies[index];
@@ -100,7 +100,7 @@ fn work(
 
 fn instances(
     job: &Job,
-    cpus: usize,
+    topology: &Topology,
     registry: &[&'static Policy],
 ) -> anyhow::Result<Vec<Option<Instance>>> {
     let instance = |wanted: &JobPolicy| {
@@ -108,7 +108,7 @@ fn instances(
         let mut instance = Instance::default(policy::find(name, registry)?);
         instance.values = values.clone();
         instance.label = wanted.label.clone();
-        Ok(Some(instance.on(cpus).dilated(job.dilation)))
+        Ok(Some(instance.on(topology).dilated(job.dilation)))
     };
     job.policies.iter().map(instance).collect()
 }
