@@ -3,7 +3,7 @@
 
 use machine::find;
 use sim::{Scenario, Traced, run, run_traced};
-use trace::Outcome;
+use trace::{Lengths, Outcome};
 use workload::apps::Apps;
 use workload::programs::Programs;
 use workload::vector::{self, Beside, beside};
@@ -149,9 +149,14 @@ fn short_tasks_wait_little_beside_hogs_that_get_alike() {
 
 /// Threads of a program with 512-bit code, and as many of a web server.
 fn beside_vectors(threads: usize) -> Workload {
+    vectors_beside("nginx", threads)
+}
+
+/// Threads of a program with 512-bit code, and as many of another program.
+fn vectors_beside(victim: &str, threads: usize) -> Workload {
     let programs = vector::Programs::embedded();
     let culprit = programs.culprit("x265-avx512").unwrap();
-    let victim = programs.victim("nginx").unwrap();
+    let victim = programs.victim(victim).unwrap();
     beside(culprit, victim, [threads; 2], Beside::Mixed, 2 * SECOND_NS)
 }
 
@@ -193,6 +198,28 @@ fn threads_of_a_program_gather_where_licenses_are_kept() {
         assert!(on > gain * off, "slice {slice}: {on} ns of work, one after another {off}");
         assert!((part - 1.0).abs() < 0.1, "slice {slice}: CPU time over the other's: {part}");
     }
+}
+
+/// Two threads of a core need one license level: siblings gather on both.
+#[test]
+fn threads_of_a_program_gather_on_cores() {
+    let of = |policy: &str| {
+        both(&ran("xeon-gold-6130", vectors_beside("kernel-build", 32), policy).outcome)
+    };
+    let [on, off] = ["paceline:charge=off", "paceline:charge=off,order=off"].map(of);
+    assert!(on[1] > 1.1 * off[1], "{} ns of the other's work, one after another {}", on[1], off[1]);
+    assert!(on[0] > 0.98 * off[0], "{} ns of vector code, one after another {}", on[0], off[0]);
+}
+
+/// Two tasks wait for each of 32 CPUs, whose tasks do not pay alike: what one CPU takes from another it gives back.
+#[test]
+fn cpus_exchange_tasks_where_their_queues_drift_apart() {
+    let workload = vectors_beside("kernel-build", 32);
+    let outcome = ran("xeon-gold-6130", workload, "paceline:order=off,slice=3ms").outcome;
+    let mut waits = Lengths::default();
+    outcome.observed.tasks.values().for_each(|task| waits.merge(&task.wait_lengths));
+    let p99_ms = waits.quantile(0.99).unwrap() as f64 / 1e6;
+    assert!(p99_ms < 7.0, "one wait in a hundred is longer than {p99_ms} ms: two slices");
 }
 
 /// Two programs of four threads each on two CPUs.

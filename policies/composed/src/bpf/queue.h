@@ -497,23 +497,50 @@ __noinline bool sibling_waits(s32 cpu, u64 mm)
 }
 
 /*
- * Order: whether a CPU whose next task is of another address space gets a sibling from another CPU.
- * That one then has fewer tasks, and takes one of its own address space from here in return. Not
- * inlined: the verifier walks it once.
+ * The address space whose tasks gather on a CPU's core: the one that the first thread of the core
+ * is in. All threads of a core need one license level. Not inlined: the verifier walks it once.
+ */
+__noinline u64 core_mm(s32 cpu)
+{
+	struct pl_cpu *state;
+	s32 first = cpu, at = cpu;
+	u32 i;
+
+	bpf_for(i, 0, SIBLINGS_MAX) {
+		at = cpu_next_sibling(at);
+		if (at == cpu)
+			break;
+		if (at < first)
+			first = at;
+	}
+	state = cpus_of(first);
+	if (!runs_any(state) || !state->mm)
+		state = cpus_of(cpu);
+	return state ? state->mm : 0;
+}
+
+/* Whether two CPUs are in one domain, and of one kind. */
+static __always_inline bool are_alike(s32 cpu, s32 other)
+{
+	return cpu_domain(cpu) == cpu_domain(other) && cpu_kind(cpu) == cpu_kind(other);
+}
+
+/*
+ * Order: whether a CPU whose next task is of another address space gets a sibling from another CPU,
+ * which is on a core with another address space. Not inlined: the verifier walks it once.
  */
 __noinline bool gathers(s32 cpu, s32 mine, s32 other)
 {
-	struct pl_cpu *state = cpus_of(cpu);
+	u64 mm = orders_contexts() ? core_mm(cpu) : 0;
 
-	return orders_contexts() && state && state->mm && !sibling_waits(cpu, state->mm) &&
-	       load_of(other) >= mine + !queue_waits(cpu) && cpu_kind(other) == cpu_kind(cpu) &&
-	       cpu_domain(other) == cpu_domain(cpu) && sibling_waits(other, state->mm);
+	return mm && !sibling_waits(cpu, mm) && load_of(other) >= mine + !queue_waits(cpu) &&
+	       are_alike(cpu, other) && sibling_waits(other, mm) && core_mm(other) != mm;
 }
 
 /*
  * How far another CPU's queue may lag behind that of a CPU with `mine` tasks. Farther in another
- * domain, where tasks are at home. Farther if it is no longer: a CPU that gives a task away then
- * has fewer than the other, and its tasks run ahead.
+ * domain, where tasks are at home. Farther if it is no longer: then they exchange tasks, or the one
+ * that gives a task away has fewer than the other, and its tasks run ahead.
  */
 static __always_inline s64 lag_allowed(s32 cpu, s32 mine, s32 other)
 {
@@ -569,6 +596,33 @@ __noinline bool take_in_domain(s32 cpu)
 }
 
 /*
+ * A CPU has taken a task of another one that had no more tasks: it gives the first of its own in
+ * return that may run there. Else that CPU's tasks would run ahead, and wait for long later.
+ * Whether it had one. Not inlined: the verifier walks it once.
+ */
+__noinline bool give_in_return(s32 cpu, s32 to)
+{
+	struct task_struct *p;
+
+	dsq_for_each(p, cpu)
+	{
+		struct task_slot_of *of = task_slots_of(p);
+		u64 vtime;
+
+		if (!of || of->lead_ns || !cpu_takes(p, to) || migration_is_disabled(p))
+			continue;
+		vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime);
+		of->clock = to + 1;
+		note_waiting(to);
+		note_filled(to);
+		dsq_move_vtime(p, cpu, to, vtime_at(vtime_clock(of), vtime));
+		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
+		return true;
+	}
+	return false;
+}
+
+/*
  * Takes the task with the least CPU time of those that wait for this CPU, or a sibling of the last
  * one that has had a slice more. One that waits for another CPU counts if it is a slice behind.
  * `prev` continues unless a task has had less. Returns whether a task was taken.
@@ -578,6 +632,7 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	struct pl_cpu *state = cpus_of(cpu);
 	s64 least = prev ? vtime_ahead(vtime_common(prev)) : S64_MAX, head;
 	s32 queue = -1, other;
+	bool returns = false;
 	u64 now = scx_bpf_now();
 
 	if (!state)
@@ -596,11 +651,15 @@ static __always_inline bool queue_take(s32 cpu, struct task_struct *prev)
 	if (other >= 0) {
 		least = vtime_head(other);
 		queue = other;
+		returns = are_alike(cpu, other) && load_of(other) <= load_of(cpu);
 	}
 	if (take_overdue(cpu, least, knob_slice_ns))
 		return true;
-	if (queue >= 0 && take_first(cpu, queue))
+	if (queue >= 0 && take_first(cpu, queue)) {
+		if (returns)
+			give_in_return(cpu, other);
 		return true;
+	}
 	if (queue >= 0 && queue != cpu && !prev && take_first(cpu, cpu))
 		return true;
 	if (cpu_queue_take_from_away(cpu))
