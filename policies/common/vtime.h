@@ -195,18 +195,18 @@ static __always_inline bool has_slept(const struct task_slot_of *of)
 }
 
 /*
- * The same of a task whose turns are noted, if it is new or has just woken. A new one comes half a
- * slice after the task that has had least, as with Linux's own class: each one a little later than
- * the last, so that no stream of new tasks keeps that task waiting. `before` is where the tasks of
- * a task's last CPU are, by virtual time. Queues are not at the same vtime: a task that goes to
- * another one stays as far ahead or behind as it was.
+ * The same of a task whose turns are noted, before that. A new one comes half a slice after the
+ * task that has had least, as with Linux's own class: each one a little later than the last, so
+ * that no stream of new tasks keeps that task waiting. `before` is where the tasks of a task's last
+ * CPU are, by virtual time. Queues are not at the same vtime: a task that goes to another one stays
+ * as far ahead or behind as it was.
  */
 static __always_inline u64 vtime_come(const struct task_slot_of *of, u64 vtime, u64 present,
-				      u64 before, u64 enq_flags, u64 slice_ns)
+				      u64 before, u64 slice_ns)
 {
 	if (!has_run(of))
 		return of->waits_ns ? vtime : present + slice_ns / 2;
-	return enq_flags & SCX_ENQ_WAKEUP ? vtime + present - before : vtime;
+	return vtime + present - before;
 }
 
 /* How many slices the first task of a queue may be behind before the queue's clock moves. */
@@ -307,7 +307,7 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, struct task_sl
 	u32 weight = vtime_weight_of(p, slot_in(of));
 
 	if (of && before)
-		vtime = vtime_come(of, vtime, present, before, enq_flags, slice_ns);
+		vtime = vtime_come(of, vtime, present, before, slice_ns);
 	vtime = vtime_queued(vtime, present, weight, enq_flags, slice_ns);
 	if (vtime_is_urgent(p, queue, enq_flags))
 		vtime = vtime_lead(of, vtime, lent, slice_ns);

@@ -33,6 +33,19 @@ fn programs_share_uneven_cores_and_do_not_with_share_off() {
     assert!((shared / own - 1.0).abs() < 0.1, "{shared} s, under min-fair {own} s");
 }
 
+/// Two tasks wait for each CPU: those that change places do so between turns of their CPUs.
+#[test]
+fn tasks_that_change_places_do_not_make_others_wait() {
+    let mut workload = Programs::embedded().build("diverse").unwrap();
+    let again = workload.tasks.clone();
+    workload.tasks.extend(again.into_iter().map(|task| Task { process: 8 + task.process, ..task }));
+    let outcome = ran("phenom-2f4s", workload, "paceline:slice=3ms").outcome;
+    let p99_ms = wait_p99_ms(&outcome);
+    assert!(p99_ms < 7.0, "one wait in a hundred is longer than {p99_ms} ms: two slices");
+    let moves: u64 = outcome.observed.tasks.values().map(|task| task.migrations).sum();
+    assert!(moves > 1000, "{moves} changes of the CPU");
+}
+
 /// Trials of both mechanisms, on a machine where both gain: promises are checked meanwhile.
 #[test]
 fn trials_cost_little_where_mechanisms_gain() {
@@ -147,6 +160,13 @@ fn short_tasks_wait_little_beside_hogs_that_get_alike() {
     assert!(cpu_s.iter().all(|cpu| (cpu / mean - 1.0).abs() < 0.05), "{mean} s each: {cpu_s:?}");
 }
 
+/// 99 % of all waits are up to this.
+fn wait_p99_ms(outcome: &Outcome) -> f64 {
+    let mut waits = Lengths::default();
+    outcome.observed.tasks.values().for_each(|task| waits.merge(&task.wait_lengths));
+    waits.quantile(0.99).unwrap() as f64 / 1e6
+}
+
 /// Threads of a program with 512-bit code, and as many of a web server.
 fn beside_vectors(threads: usize) -> Workload {
     vectors_beside("nginx", threads)
@@ -216,9 +236,7 @@ fn threads_of_a_program_gather_on_cores() {
 fn cpus_exchange_tasks_where_their_queues_drift_apart() {
     let workload = vectors_beside("kernel-build", 32);
     let outcome = ran("xeon-gold-6130", workload, "paceline:order=off,slice=3ms").outcome;
-    let mut waits = Lengths::default();
-    outcome.observed.tasks.values().for_each(|task| waits.merge(&task.wait_lengths));
-    let p99_ms = waits.quantile(0.99).unwrap() as f64 / 1e6;
+    let p99_ms = wait_p99_ms(&outcome);
     assert!(p99_ms < 7.0, "one wait in a hundred is longer than {p99_ms} ms: two slices");
 }
 

@@ -67,15 +67,20 @@ static __always_inline void start(struct task_struct *p, struct task_slot_of *of
 {
 	struct pl_cpu *cpu = cpus_of(at);
 	struct pl_task *task = shares_kinds() ? tasks_of(p) : NULL;
+	bool by_deal;
 
 	if (!cpu)
 		return;
+	by_deal = task && expects(&cpu->share, now);
 	if (of)
 		vtime_note_sleep(of, short_turn());
 	note_turns(cpu, of);
 	if (has_moved(of, at))
 		cpu->floor = VTIME_IDLE;
-	cpu->began_ns = cpu->since_ns = now;
+	/* One that takes the place of another goes on with its turn. */
+	if (!by_deal || elapsed_ns(cpu->began_ns, now) >= knob_slice_ns)
+		cpu->began_ns = now;
+	cpu->since_ns = now;
 	cpu->leaves = 0;
 	cpu->passed = false;
 	if (orders_contexts() && p->mm)
@@ -91,7 +96,7 @@ static __always_inline void start(struct task_struct *p, struct task_slot_of *of
 	 * A woken task has come to this CPU beside the one with the deal: one of them looks for
 	 * another CPU.
 	 */
-	if (expects(&cpu->share, now) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | at))
+	if (by_deal && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | at))
 		scx_bpf_kick_cpu(at, SCX_KICK_PREEMPT);
 	cpu->share.expects_ns = 0; /* it is here */
 	may_note(&cpu->share, p);

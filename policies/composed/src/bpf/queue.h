@@ -149,6 +149,17 @@ static __always_inline s32 crowd_at(struct task_struct *p, const struct task_slo
 }
 
 /*
+ * Whether p stays on its CPU although another kind of core is its next: else more tasks would wait
+ * for `other` than here. It changes places with a task there, at a tick [exchange.h].
+ */
+static __always_inline bool stays_on(struct task_struct *p, const struct task_slot_of *of, s32 own,
+				     s32 home, s32 other, u64 enq_flags)
+{
+	return !(enq_flags & SCX_ENQ_WAKEUP) && has_run(of) && cpu_takes(p, own) &&
+	       cpu_suits(own, home, TYPES_MAX) && load_of(other) > (s32)scx_bpf_dsq_nr_queued(own);
+}
+
+/*
  * The CPU that p waits for: its last one, `own`, if that suits. For a new task that is its
  * parent's, where all of its siblings may wait: it goes where the fewest tasks are.
  */
@@ -161,8 +172,10 @@ static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot
 	if (p->nr_cpus_allowed == 1)
 		return own;
 	if (!cpu_suits(own, home, kind) || !cpu_takes(p, own) ||
-	    (of && !has_run(of) && queue_waits(own)))
-		return shortest_suiting(p, home, kind);
+	    (of && !has_run(of) && queue_waits(own))) {
+		cpu = shortest_suiting(p, home, kind);
+		return stays_on(p, of, own, home, cpu, enq_flags) ? own : cpu;
+	}
 	if (!(enq_flags & SCX_ENQ_WAKEUP))
 		return own;
 	if (runs_brief(own))
@@ -263,6 +276,14 @@ static __always_inline u64 present_at(s32 cpu)
 	if (head < vtime_ahead(least) && vtime_is_own(head))
 		least = vtime_now + head;
 	return vtime_before(vtime_after(least, state->floor), vtime_now);
+}
+
+/* How much more the tasks of a CPU have had than those of another; 0 if nothing tells. */
+static __always_inline u64 lead_over(s32 cpu, s32 other)
+{
+	return runs_any(cpus_of(cpu)) && runs_any(cpus_of(other))
+		       ? present_at(cpu) - present_at(other)
+		       : 0;
 }
 
 /* A task starts on a CPU: what its tasks have had at least. It may have slept, and lack some. */
@@ -390,7 +411,10 @@ static __always_inline void compete(struct task_struct *p, s32 cpu, u64 vtime, u
 	await_look(cpu, state, now);
 }
 
-/* Sends a task with a deal to its CPU, where another may run meanwhile. Whether p had one. */
+/*
+ * Sends a task with a deal to its CPU, where another may run meanwhile. It is as far ahead or
+ * behind there as it was here. Whether p had a deal.
+ */
 static __always_inline bool leave_by_deal(struct task_struct *p, s32 here)
 {
 	s32 to = deal_follow(p, here);
@@ -398,6 +422,7 @@ static __always_inline bool leave_by_deal(struct task_struct *p, s32 here)
 
 	if (!state)
 		return false;
+	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + lead_over(to, here));
 	if (state->share.pid)
 		await_look(to, state, scx_bpf_now());
 	return true;
@@ -406,26 +431,25 @@ static __always_inline bool leave_by_deal(struct task_struct *p, s32 here)
 static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_flags)
 {
 	struct task_slot_of *of = task_slots_of(p);
-	s32 home = home_of(p), cpu, clear = -1;
+	s32 home = home_of(p), cpu, room = -1;
 	u64 vtime, present, before, after_ns = 0;
 
 	if (pass_queue(p, of, own, home, enq_flags))
 		return;
 	cpu = cpu_for(p, of, own, home, enq_flags);
 	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home)
-		clear = clear_domain(p, home);
-	if (clear >= 0)
-		cpu = clear;
+		room = clear_domain(p, home);
+	if (room >= 0)
+		cpu = room;
 	if (has_run(of) && runs_brief(cpu))
 		after_ns = BRIEF_AFTER * knob_slice_ns;
 	note_filled(cpu);
 	present = before = present_at(cpu) + after_ns;
-	if (has_run(of) && of->ran_on != cpu && runs_any(cpus_of(cpu)) &&
-	    runs_any(cpus_of(of->ran_on)))
-		before = present_at(of->ran_on) + after_ns;
+	if (has_run(of) && of->ran_on != cpu)
+		before -= lead_over(cpu, of->ran_on);
 	vtime = vtime_insert_at(p, of, cpu, present, before, enq_flags, knob_slice_ns);
-	if (clear >= 0) {
-		scx_bpf_kick_cpu(clear, SCX_KICK_PREEMPT);
+	if (room >= 0) {
+		scx_bpf_kick_cpu(room, SCX_KICK_PREEMPT);
 		return;
 	}
 	/* This CPU looks first, if it is idle: others may be about to get another task. */
