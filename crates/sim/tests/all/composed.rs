@@ -46,6 +46,17 @@ fn tasks_that_change_places_do_not_make_others_wait() {
     assert!(moves > 1000, "{moves} changes of the CPU");
 }
 
+/// Threads that are given another domain, while every other CPU there is idle.
+#[test]
+fn a_task_that_goes_home_does_not_wait_for_a_fast_core() {
+    let tasks = common::devils(12);
+    let workload = Workload { tasks, duration_ns: Some(20 * SECOND_NS), ..Workload::default() };
+    let outcome = ran("arm-2x12", workload, "paceline").outcome;
+    let waits = outcome.observed.tasks.values();
+    let longest_ns = waits.map(|task| task.wait_max_ns).max().unwrap();
+    assert!(longest_ns < 100_000, "one waits for {} us", longest_ns / 1000);
+}
+
 /// Trials of both mechanisms, on a machine where both gain: promises are checked meanwhile.
 #[test]
 fn trials_cost_little_where_mechanisms_gain() {

@@ -437,7 +437,9 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 	if (pass_queue(p, of, own, home, enq_flags))
 		return;
 	cpu = cpu_for(p, of, own, home, enq_flags);
-	if (home != NO_DOMAIN && cpu_domain(cpu) == (u32)home)
+	if (home != NO_DOMAIN && cpu_domain(own) != (u32)home)
+		room = claim(p, own, 0);
+	if (room < 0 && home != NO_DOMAIN && cpu_domain(cpu) == (u32)home)
 		room = clear_domain(p, home);
 	if (room >= 0)
 		cpu = room;
