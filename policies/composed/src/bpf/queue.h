@@ -149,6 +149,15 @@ static __always_inline s32 crowd_at(struct task_struct *p, const struct task_slo
 }
 
 /*
+ * Whether a woken task has slept for much less than its turns last. It uses a CPU almost all the
+ * time, and moves no more than one that does not sleep.
+ */
+static __always_inline bool has_napped(const struct task_slot_of *of)
+{
+	return has_run(of) && elapsed_ns(of->ran_ns, scx_bpf_now()) < of->turn_ns / 4;
+}
+
+/*
  * Whether p stays on its CPU although another kind of core is its next: else more tasks would wait
  * for `other` than here. It changes places with a task there, at a tick [exchange.h].
  */
@@ -178,7 +187,7 @@ static __always_inline s32 cpu_for(struct task_struct *p, const struct task_slot
 	}
 	if (!(enq_flags & SCX_ENQ_WAKEUP))
 		return own;
-	if (runs_brief(own))
+	if (runs_brief(own) && (queue_waits(own) || !has_napped(of)))
 		cpu = another_cpu(p, own, home, kind, 0);
 	if (cpu != own)
 		return cpu;
@@ -443,7 +452,7 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 		room = clear_domain(p, home);
 	if (room >= 0)
 		cpu = room;
-	if (has_run(of) && runs_brief(cpu))
+	if (has_run(of) && runs_brief(cpu) && !has_napped(of))
 		after_ns = BRIEF_AFTER * knob_slice_ns;
 	note_filled(cpu);
 	present = before = present_at(cpu) + after_ns;
