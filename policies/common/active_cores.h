@@ -90,25 +90,16 @@ static __always_inline bool has_sibling(s32 cpu)
 	return at < MAX_CPUS && cpu_sibling[at] != at;
 }
 
-/* In init: identifies each core by its lowest CPU. */
+/* In init. */
 static __always_inline void active_look(void)
 {
-	u32 i, j;
+	u32 i;
 
 	bpf_for(i, 0, nr_cpus) {
 		struct clock_cpu *state = clock_cpu_of(i);
-		u32 lowest = i, at = i;
 
 		if (!state)
 			return;
-		for (j = 0; j < SIBLINGS_MAX; j++) {
-			barrier_var(at);
-			if (at >= MAX_CPUS)
-				break;
-			at = cpu_sibling[at];
-			if (at < lowest)
-				lowest = at;
-		}
-		state->core = lowest;
+		state->core = core_of(i);
 	}
 }

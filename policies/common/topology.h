@@ -55,6 +55,22 @@ static __always_inline s32 cpu_next_sibling(s32 cpu)
 	return at < MAX_CPUS ? cpu_sibling[at] : cpu;
 }
 
+/* The lowest CPU of a CPU's core, which stands for the core. */
+static __always_inline s32 core_of(s32 cpu)
+{
+	s32 lowest = cpu, at = cpu;
+	u32 i;
+
+	bpf_for(i, 0, SIBLINGS_MAX) {
+		at = cpu_next_sibling(at);
+		if (at == cpu)
+			break;
+		if (at < lowest)
+			lowest = at;
+	}
+	return lowest;
+}
+
 /* The last-level cache a CPU is under. */
 static __always_inline u32 cpu_cache(s32 cpu)
 {

@@ -195,7 +195,7 @@ static __always_inline bool has_slept(const struct task_slot_of *of)
 }
 
 /*
- * The same of a task whose turns are noted, before that. A new one comes half a slice after the
+ * The vtime that a task whose turns are noted comes with. A new one comes half a slice after the
  * task that has had least, as with Linux's own class: each one a little later than the last, so
  * that no stream of new tasks keeps that task waiting. `before` is where the tasks of a task's last
  * CPU are, by virtual time. Queues are not at the same vtime: a task that goes to another one stays
@@ -294,6 +294,14 @@ static __always_inline u64 vtime_lead(struct task_slot_of *of, u64 vtime, u64 le
 	return vtime_now - VTIME_LEAD;
 }
 
+/* A task enters a queue: from now on it uses the queue's clock, which is brought up to date. */
+static __always_inline void vtime_join(struct task_slot_of *of, u64 queue, u64 slice_ns)
+{
+	vtime_settle(queue, slice_ns);
+	if (of)
+		of->clock = queue < VTIME_CLOCKS ? queue + 1 : 0;
+}
+
 /*
  * In enqueue: inserts p into a queue. `present` is the vtime of those that have not slept, of the
  * whole machine or, if the policy notes turns, of the queue's CPU. Returns p's vtime there, by the
@@ -317,10 +325,9 @@ static __always_inline u64 vtime_insert_at(struct task_struct *p, struct task_sl
 		slice_ns = idle_slice(slice_ns);
 	}
 
-	vtime_settle(queue, slice_ns);
+	vtime_join(of, queue, slice_ns);
 	if (of) {
 		of->woke = enq_flags & SCX_ENQ_WAKEUP;
-		of->clock = queue < VTIME_CLOCKS ? queue + 1 : 0;
 		if (!of->waits_ns)
 			of->waits_ns = scx_bpf_now();
 	}
@@ -351,8 +358,7 @@ static __always_inline u64 vtime_return(struct task_struct *p, struct task_slot_
 		of->lead_ns = -VTIME_LAG;
 		vtime += VTIME_LAG;
 	}
-	vtime_settle(queue, slice_ns);
-	of->clock = queue < VTIME_CLOCKS ? queue + 1 : 0;
+	vtime_join(of, queue, slice_ns);
 	of->waits_ns = scx_bpf_now();
 	return vtime;
 }

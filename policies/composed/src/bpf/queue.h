@@ -149,8 +149,8 @@ static __always_inline s32 crowd_at(struct task_struct *p, const struct task_slo
 }
 
 /*
- * Whether a woken task has slept for much less than its turns last. It uses a CPU almost all the
- * time, and moves no more than one that does not sleep.
+ * Whether a task has slept for much less than its turns last, or not at all. It uses a CPU almost
+ * all the time, and moves no more than one that does not sleep.
  */
 static __always_inline bool has_napped(const struct task_slot_of *of)
 {
@@ -537,18 +537,8 @@ __noinline bool sibling_waits(s32 cpu, u64 mm)
  */
 __noinline u64 core_mm(s32 cpu)
 {
-	struct pl_cpu *state;
-	s32 first = cpu, at = cpu;
-	u32 i;
+	struct pl_cpu *state = cpus_of(core_of(cpu));
 
-	bpf_for(i, 0, SIBLINGS_MAX) {
-		at = cpu_next_sibling(at);
-		if (at == cpu)
-			break;
-		if (at < first)
-			first = at;
-	}
-	state = cpus_of(first);
 	if (!runs_any(state) || !state->mm)
 		state = cpus_of(cpu);
 	return state ? state->mm : 0;
@@ -646,7 +636,7 @@ __noinline bool give_in_return(s32 cpu, s32 to)
 
 		if (!of || of->lead_ns || !cpu_takes(p, to) || migration_is_disabled(p))
 			continue;
-		vtime = vtime_by(vtime_clock(of), p->scx.dsq_vtime);
+		vtime = vtime_leave(p, of);
 		of->clock = to + 1;
 		note_waiting(to);
 		note_filled(to);
