@@ -637,7 +637,7 @@ __noinline bool give_in_return(s32 cpu, s32 to)
 		if (!of || of->lead_ns || !cpu_takes(p, to) || migration_is_disabled(p))
 			continue;
 		vtime = vtime_leave(p, of);
-		of->clock = to + 1;
+		vtime_join(of, to, knob_slice_ns);
 		note_waiting(to);
 		note_filled(to);
 		dsq_move_vtime(p, cpu, to, vtime_at(vtime_clock(of), vtime));
