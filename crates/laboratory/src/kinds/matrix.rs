@@ -65,7 +65,7 @@ pub struct Matrix {
 struct Promise {
     /// One of the policies: a program's performance under it is fair.
     fair: String,
-    /// The part that is promised.
+    /// The part from which on the promise counts as kept.
     target: f64,
 }
 
