@@ -18,14 +18,16 @@ compare --policy fifo --workload agree-1 >out 2>err || fail "a file: $?"
 compare --policy fifo --partial -- sh -c 'sed -n "s/^policy *: *//p" /proc/$$/sched >class' 2>err || fail partial
 [ "$(cat class)" = 7 ] || fail "the class is $(cat class)"
 
-# Its own switches, beside those of a machine that others use; and what it writes.
-(while :; do usleep 500; done) & noise=$!
-compare --policy default --json --show-output -- sh -c '
+# Its own switches, beside those of a machine that others use; and what it writes. The others have a CPU of their own:
+# on a shared one each of their wakeups may preempt the program, which counts for both. Kernel threads still do so some
+# 450 times.
+taskset 2 sh -c 'while :; do usleep 500; done' & noise=$!
+compare --policy default --json --show-output -- taskset 1 sh -c '
     echo it begins; n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done; echo careful >&2' >out 2>err ||
     fail "beside others: $?"
 kill $noise
 set -- $(sed -n 's/^ *"context_switches": \([0-9]*\),$/\1/p' out)
-[ $# = 2 ] && [ $1 -gt 0 ] && [ $2 -gt $((10 * $1)) ] || fail "own switches, and the machine's: $*"
+[ $# = 2 ] && [ $1 -gt 0 ] && [ $2 -gt $((3 * $1)) ] || fail "own switches, and the machine's: $*"
 grep -q '"name": "usleep"' out && fail "another's task is its own"
 grep -qx '\[default run 1 alone\] it begins' err && grep -qx '\[default run 1 observed\] careful' err ||
     fail "not shown: $(cat err)"
