@@ -55,18 +55,18 @@ progress() {
 }
 
 # Waits until the spinners have had $1 ms together, some dozens of slices, however long a busy host takes. Sets $all,
-# and the $least and $most of one.
+# the $least and $most of one, and $each.
 share() {
     begun=; all=0; enough=$1
     for task in $spinners; do ran $task; begun="$begun ${ran%.*}"; done
     for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         [ $all -lt $enough ] || return 0
         sleep 1
-        all=0; least=1000000; most=0; left=$begun
+        all=0; least=1000000; most=0; each=; left=$begun
         for task in $spinners; do
             ran $task
             set -- $left; left=${left#" $1"}
-            more=$((${ran%.*} - $1)); all=$((all + more))
+            more=$((${ran%.*} - $1)); all=$((all + more)); each="$each $more"
             [ $more -ge $least ] || least=$more
             [ $more -le $most ] || most=$more
         done
