@@ -217,7 +217,7 @@ pub struct Compare {
     /// A file or folder that the command needs in the guest; may be repeated (vm only)
     #[arg(long, value_name = "PATH")]
     pub with: Vec<PathBuf>,
-    /// What is known of programs: TOML with `NAME = NUMBER` under [programs], a speedup for min-fair, misses
+    /// What is known of programs: TOML with `NAME = NUMBER` under `[programs]`, a speedup for min-fair, misses
     /// for dino, a license level for avx-fair; for paceline a speedup, or a level where all cores are alike
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
@@ -548,7 +548,7 @@ pub struct Run {
     /// How the policy is put in force
     #[arg(long, value_name = "WAY", default_value = "sched-ext")]
     pub by: By,
-    /// What is known of programs: TOML with `NAME = NUMBER` under [programs], a speedup for min-fair, misses
+    /// What is known of programs: TOML with `NAME = NUMBER` under `[programs]`, a speedup for min-fair, misses
     /// for dino, a license level for avx-fair; for paceline a speedup, or a level where all cores are alike
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,

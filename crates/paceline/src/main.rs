@@ -1,5 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command: reads the command line and calls one of its verbs.
+//!
+//! This is the front page of all crates. `ARCHITECTURE.md` has the same map with more words, and the rules that hold
+//! everywhere.
+//!
+//! | to change | begin with |
+//! |---|---|
+//! | a scheduler | [`policies`], the list of all; [`flsched`] is the smallest, [`dino`] and [`uneven`] plan in Rust |
+//! | what a policy is to all else | [`policy`]: [`policy::Policy`], [`policy::Instance`], [`policy::Control`] |
+//! | the model of the kernel | [`sim`](../sim/index.html); [`comparison::Simulated`] runs it |
+//! | hardware: caches, TLBs, memory, clocks | [`machine`] |
+//! | what tasks do | [`workload`]; [`worker`](../worker/index.html) does it for real |
+//! | what the kernel under test runs in | [`vm`], and [`live`], which loads policies and observes |
+//! | recordings | [`record`] |
+//! | which policies run which job, and where | [`comparison`]: [`comparison::Ground`] is what a ground has to do |
+//! | figures of papers | [`laboratory`] |
+//! | what is measured, and how it is shown | [`trace`], [`report`] |
+//! | this machine, described by measuring it | [`measuring`] |
+//! | errors, progress, signals | [`terminal`] |
 
 mod affinity;
 mod again;

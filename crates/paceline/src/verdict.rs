@@ -2,7 +2,7 @@
 //! The answer of `compare`: which policy needs less than the first one, by how much, how sure that is, and what it
 //! costs.
 //!
-//! A comparison of a recording is answered as by `try` ([`crate::attempt::answer`]), as its replay has an error of its
+//! A comparison of a recording is answered as by `try` (`attempt/answer.rs`), as its replay has an error of its
 //! own. All others are judged by the runs alone. A policy *gains* if the median of its runs' own ratios is below 1 by
 //! [`GAIN_MIN`] or more, and each run needs less.
 

@@ -41,7 +41,7 @@ pub struct Cpu {
     pub(crate) rate: f64,
     /// Interrupts that came while it was in the kernel.
     pub(crate) pending: Vec<Irq>,
-    /// The part of its time that real-time tasks take [avg_rt].
+    /// The part of its time that real-time tasks take (`avg_rt`).
     pub(crate) taken: Avg,
     /// The class has asked to run `Class::irq_work` as soon as interrupts are on.
     pub(crate) irq_work: bool,

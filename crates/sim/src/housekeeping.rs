@@ -93,7 +93,7 @@ impl Keeper {
 }
 
 /// The timer wheel's next step. No timer may expire early, so a timer that is due at a step waits for the next
-/// [calc_index].
+/// (`calc_index`).
 fn step_after(at_ns: u64, step_ns: u64) -> u64 {
     (at_ns / step_ns + 1) * step_ns
 }

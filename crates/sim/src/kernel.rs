@@ -490,7 +490,7 @@ impl Kernel {
         self.cpus[cpu].curr.is_some_and(|curr| self.tasks[curr].realtime.yes())
     }
 
-    /// The capacity of a CPU that real-time tasks leave to the class below, of 1024 [scale_rt_capacity].
+    /// The capacity of a CPU that real-time tasks leave to the class below, of 1024 (`scale_rt_capacity`).
     pub(crate) fn capacity_left(&mut self, cpu: CpuId) -> f64 {
         let runs = self.runs_realtime(cpu);
         let now = self.now;

@@ -2,7 +2,7 @@
 //! The simulated ground: a discrete-event model of the sched_ext runtime, of Linux's own scheduling
 //! classes, and of the hardware under them.
 //!
-//! [`run`] takes a [`Scenario`] and gives a [`trace::Outcome`]. One seed gives one result, bit for
+//! [`run()`] takes a [`Scenario`] and gives a [`trace::Outcome`]. One seed gives one result, bit for
 //! bit; any number of runs may go on side by side.
 //!
 //! **Invariant:** nothing here reads a clock, the environment, or the order of a hash table, and no

@@ -156,7 +156,7 @@ impl Task {
         self.timer = self.timer.wrapping_add(1);
     }
 
-    /// Its weight: 1024 at nice 0 [set_load_weight].
+    /// Its weight: 1024 at nice 0 (`set_load_weight`).
     pub fn weight(&self) -> u32 {
         match self.fair {
             Fair::Idle => WEIGHT_IDLEPRIO,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The guest: a stock sched_ext kernel in QEMU, without KVM.
 //!
-//! [`run`] boots the kernel a few times under software emulation. In each boot the [`guest`] agent
+//! [`run()`] boots the kernel a few times under software emulation. In each boot the [`guest`] agent
 //! (this same executable, as `/init`) runs the workload under each policy in turn and reports an
 //! outcome per run. [`kernel`] gets a kernel and [`probe`]s it first.
 

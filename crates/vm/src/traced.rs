@@ -7,7 +7,7 @@ use trace::{Event, Outcome};
 /// One run, with the records of its policy.
 #[derive(Clone, Debug)]
 pub struct Traced {
-    /// The outcome that [`crate::run`] returns.
+    /// The outcome that [`crate::run()`] returns.
     pub outcome: Outcome,
     /// Every callback since the policy was loaded, if the policy writes them down, as `probe` does.
     pub callbacks: Vec<Callback>,

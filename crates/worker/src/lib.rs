@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs a [`Workload`] for real: a process for each address space, a thread for each task.
+//! Runs a [`workload::Workload`] for real: a process for each address space, a thread for each task.
 //!
 //! So the same rt-app file can run in the simulator and on a kernel. Work is burnt in CPU time of the thread
 //! ([`burn`]), not in loops, so that it means the same on a slow guest. Pipes and sockets are the kernel's. Locks,

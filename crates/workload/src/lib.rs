@@ -3,7 +3,7 @@
 //!
 //! A [`Workload`] is plain data. Pipes, sockets, locks and barriers are objects in it. So the order in which a policy
 //! runs the tasks decides which task blocks and which task wakes another. It is read from rt-app's JSON
-//! ([`rtapp::parse`]) and written as such ([`write`]), or built from a model of a known program ([`hackbench`],
+//! ([`rtapp::parse`]) and written as such ([`write()`]), or built from a model of a known program ([`hackbench`],
 //! [`npb`], [`apps`], [`programs`]); [`mix`] has yardsticks.
 
 pub mod apps;

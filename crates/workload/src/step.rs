@@ -102,17 +102,17 @@ pub enum Step {
     Yield,
     /// May run on these CPUs from here on; None is all. If the mask does not change, it makes no system call.
     Cpus(Option<Vec<usize>>),
-    /// Another phase of a program begins: from here on [`Task::stalled`] is this. It takes no time.
+    /// Another phase of a program begins: from here on [`crate::Task::stalled`] is this. It takes no time.
     Stalled {
         /// 0 to 1.
         part: f64,
     },
-    /// Another phase of a program begins: from here on [`Demand::mpki`] is this. It takes no time.
+    /// Another phase of a program begins: from here on [`crate::Demand::mpki`] is this. It takes no time.
     Mpki {
         /// Misses in 1,000 instructions.
         mpki: f64,
     },
-    /// Another phase of a program begins: from here on [`Task::vector`] is this. It takes no time.
+    /// Another phase of a program begins: from here on [`crate::Task::vector`] is this. It takes no time.
     Vector(Vector),
     /// Writes into a pipe or socket; blocks while it is full.
     Write {

@@ -2,7 +2,7 @@
 //! One scheduler in place of five: the mechanisms of the papers, each where the machine has what it is for.
 //!
 //! The data plane (`src/bpf/`) composes them. The control plane ([`Composed`]) has DINO's plan of memory domains and
-//! min-fair's plan of shares side by side. [`mechanisms`] says which of them work on a machine, and why.
+//! min-fair's plan of shares side by side. [`mechanisms()`] says which of them work on a machine, and why.
 
 mod control;
 mod mechanisms;

@@ -420,7 +420,7 @@ impl Timeline {
         })
     }
 
-    /// Reads it once, as [`super::survey`] does.
+    /// Reads it once, as [`super::survey()`] does.
     ///
     /// # Errors
     /// It lacks switches or wakeups.

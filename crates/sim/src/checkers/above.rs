@@ -40,8 +40,8 @@ impl Above {
     }
 
     /// Whether one of them has had a CPU since then. A task may wait behind it and no policy can help. No policy is
-    /// told that an idle CPU is taken [switch_class]. And the preempted task stays there, as it may not migrate during
-    /// the callback.
+    /// told that an idle CPU is taken (`switch_class`). And the preempted task stays there, as it may not migrate
+    /// during the callback.
     pub fn taken_since(&self, since_ns: u64) -> bool {
         !self.running.is_empty() || self.given_back_ns.is_some_and(|back_ns| back_ns >= since_ns)
     }

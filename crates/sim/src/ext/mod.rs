@@ -78,7 +78,7 @@ struct ExtRq {
     in_balance: bool,
     /// Direct dispatches to other CPUs, to be performed as soon as locks allow.
     deferred: Vec<TaskId>,
-    /// A higher class has taken the CPU, and the policy was told [cpu_released].
+    /// A higher class has taken the CPU, and the policy was told (`cpu_released`).
     released: bool,
     /// The tasks in the local queue are to be re-enqueued as soon as locks allow.
     reenqueue: bool,

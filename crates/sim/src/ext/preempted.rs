@@ -41,7 +41,7 @@ impl Runtime {
 
     /// `reenq_local`: re-enqueues the tasks in the local queue of this CPU, and returns their number. The runqueue is
     /// locked. While a CPU runs a BPF program its present task may not migrate. Such a task goes to the policy only if
-    /// the policy asks for it [do_enqueue_task].
+    /// the policy asks for it (`do_enqueue_task`).
     pub(super) fn reenqueue(&mut self, k: &mut Kernel, cpu: CpuId, in_program: bool) -> u32 {
         let mut waiting = Vec::new();
         let mut next = self.dsqs[cpu].first();

@@ -2,7 +2,7 @@
 //! CPython's global interpreter lock [Python/ceval_gil.c]: its threads work one at a time.
 //!
 //! A thread that finds it taken waits for it, a few ms at most. Then it asks for it, and waits again. The holder sees
-//! the request, releases the lock, and waits until another thread has it [FORCE_SWITCHING]. A thread that blocks or
+//! the request, releases the lock, and waits until another thread has it (`FORCE_SWITCHING`). A thread that blocks or
 //! ends, or makes a call that may block, releases it as well, and does not wait.
 
 use super::{Object, object};

@@ -12,7 +12,7 @@ use crate::task::State;
 const MOVES_MAX: usize = 32;
 
 impl Ranked {
-    /// The highest priority that runs or waits on a CPU [cpupri]; 0: only tasks of the class below, or none.
+    /// The highest priority that runs or waits on a CPU (`cpupri`); 0: only tasks of the class below, or none.
     fn highest(&self, k: &Kernel, cpu: CpuId) -> u8 {
         let runs = self.rqs[cpu].curr.map_or(0, |curr| priority(k, curr));
         runs.max(self.waiting(k, cpu))

@@ -5,7 +5,7 @@
 //! if a run has a real-time task. Queues and picks are in this file, moves between CPUs in `balance.rs`, and the share
 //! of the class below in `server.rs`.
 //!
-//! Not modelled: groups, priority inheritance, and bandwidth that CPUs borrow from each other [do_balance_runtime].
+//! Not modelled: groups, priority inheritance, and bandwidth that CPUs borrow from each other (`do_balance_runtime`).
 
 mod balance;
 mod server;
@@ -21,7 +21,7 @@ use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
 use server::Server;
 
-/// How long a task of SCHED_RR runs while others of its priority wait [RR_TIMESLICE].
+/// How long a task of SCHED_RR runs while others of its priority wait (`RR_TIMESLICE`).
 const RR_TIMESLICE_NS: u64 = 100_000_000;
 
 /// The real-time class, and the class below it.

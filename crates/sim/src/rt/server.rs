@@ -3,7 +3,8 @@
 //!
 //! Today's kernels have a server with a deadline. It runs for the class below after that was kept waiting for so long
 //! [fair_server_init, dl_server_timer]. sched_ext has one since 7.0; from 6.12 to 6.19 it gets nothing. Before 6.12
-//! real-time tasks were stopped for as long [sched_rt_runtime_us]. Both give the same shares here. Ticks do the checks.
+//! real-time tasks were stopped for as long (`sched_rt_runtime_us`). Both give the same shares here. Ticks do the
+//! checks.
 
 /// How long the class below may be kept waiting, ns.
 const KEPT_MAX_NS: u64 = 950_000_000;

@@ -88,7 +88,7 @@ pub(crate) fn power_off() -> ! {
 }
 
 /// A policy that starves its tasks must not starve the agent that reports it. Children start as ordinary tasks, except
-/// for the timer slack: real-time tasks have none [__sched_setscheduler].
+/// for the timer slack: real-time tasks have none (`__sched_setscheduler`).
 fn rise() -> anyhow::Result<()> {
     let parameter = libc::sched_param { sched_priority: 50 };
     let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
