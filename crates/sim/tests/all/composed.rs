@@ -178,6 +178,21 @@ fn wait_p99_ms(outcome: &Outcome) -> f64 {
     waits.quantile(0.99).unwrap() as f64 / 1e6
 }
 
+/// Threads that pass messages come after each other, but not so far behind that they wait for long.
+#[test]
+fn threads_that_chat_wait_little_longer_than_under_default() {
+    let wait_ms = |policy: &str| {
+        let seeded = |seed| {
+            let chat = Apps::embedded().build("chat").unwrap();
+            let scenario = Scenario::new(find("exynos-4210").unwrap(), chat, named(policy));
+            wait_p99_ms(&run(&scenario.seed(seed)).unwrap())
+        };
+        (0..3).map(seeded).sum::<f64>() / 3.0
+    };
+    let [own, default] = ["paceline", "default"].map(wait_ms);
+    assert!(own < 1.3 * default, "{own} ms, under default {default} ms");
+}
+
 /// Threads of a program with 512-bit code, and as many of another program.
 fn beside_vectors(victim: &str, threads: usize) -> Workload {
     let programs = vector::Programs::embedded();

@@ -255,10 +255,16 @@ __noinline s32 clear_domain(struct task_struct *p __arg_trusted, u32 domain)
 }
 
 /*
- * How many slices later a woken task comes that meets a task with short turns. It is a slice behind
+ * How much later a woken task comes that meets a task with short turns. It is half a slice behind
  * it then, not ahead [vtime_queued]: among such tasks the one that comes later finds more messages.
+ * Farther behind it would find no more, and wait for longer.
  */
-#define BRIEF_AFTER 3
+static __always_inline u64 after_brief(s32 cpu, const struct task_slot_of *of)
+{
+	return has_run(of) && runs_brief(cpu) && !has_napped(of)
+		       ? VTIME_LAGS * knob_slice_ns + knob_slice_ns / 2
+		       : 0;
+}
 
 /* Whether a CPU runs a task: else nothing tells where its tasks are by virtual time. */
 static __always_inline bool runs_any(const struct pl_cpu *state)
@@ -441,7 +447,7 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 {
 	struct task_slot_of *of = task_slots_of(p);
 	s32 home = home_of(p), cpu, room = -1;
-	u64 vtime, present, before, after_ns = 0;
+	u64 vtime, present, before;
 
 	if (pass_queue(p, of, own, home, enq_flags))
 		return;
@@ -452,10 +458,8 @@ static __always_inline void queue_up(struct task_struct *p, s32 own, u64 enq_fla
 		room = clear_domain(p, home);
 	if (room >= 0)
 		cpu = room;
-	if (has_run(of) && runs_brief(cpu) && !has_napped(of))
-		after_ns = BRIEF_AFTER * knob_slice_ns;
 	note_filled(cpu);
-	present = before = present_at(cpu) + after_ns;
+	present = before = present_at(cpu) + after_brief(cpu, of);
 	if (has_run(of) && of->ran_on != cpu)
 		before -= lead_over(cpu, of->ran_on);
 	vtime = vtime_insert_at(p, of, cpu, present, before, enq_flags, knob_slice_ns);
