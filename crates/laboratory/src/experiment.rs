@@ -51,8 +51,8 @@ pub fn run(
     progress: &Progress,
 ) -> Result<(Vec<Outcome>, About), Failure> {
     let named = std::iter::once(experiment.policies.clone());
-    let outside = peers_here(experiment).map(|peer| format!("exec:{peer}"));
-    let named: Vec<String> = named.chain(outside).collect();
+    let outside = peers_here(experiment).filter(|_| effort.policies.is_none());
+    let named: Vec<String> = named.chain(outside.map(|peer| format!("exec:{peer}"))).collect();
     let (measured, apart) = match plan(experiment, &named, effort)?.run(progress) {
         Err(_) if named.len() > 1 => {
             (plan(experiment, &named[..1], effort)?.run(progress)?, &named[1..])
@@ -92,7 +92,10 @@ fn plan(experiment: &Experiment, named: &[String], effort: &Effort) -> Result<Pl
         On::Vm => (vm(experiment, effort, boots)?, runs),
         On::Here => return Err(Failure::input("an experiment runs on sim or vm")),
     };
-    let policies = contender::parse_all(named)?;
+    let mut policies = contender::parse_all(named)?;
+    if let (Some(needed), false) = (&effort.policies, matches!(experiment.job, Job::Fault { .. })) {
+        policies.retain(|policy| needed.contains(policy.label()));
+    }
     let (contenders, job) = match &experiment.job {
         Job::Fault { name, programs, before } => {
             let job = fault(name, before, programs, &policies)?;
@@ -304,4 +307,27 @@ fn alone(rounds: u64) -> Workload {
 
 fn pipe() -> Object {
     Object::Pipe { capacity: workload::hackbench::PIPE_BYTES }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_policies_run_that_the_figures_need() {
+        let mut paper = crate::paper::find("flsched").unwrap().pop().unwrap();
+        let experiment = paper.experiment.get_mut("queue-sim").unwrap();
+        experiment.policies = "default,flsched,fifo".into();
+        let ran = |needed: Option<&[&str]>| {
+            let needed = needed.map(|names| names.iter().map(|name| name.to_string()).collect());
+            let effort = Effort { policies: needed, quick: true, ..Effort::default() };
+            let (outcomes, _) = run(experiment, &effort, &Progress::new(0)).unwrap();
+            let mut names: Vec<_> = outcomes.into_iter().map(|outcome| outcome.policy).collect();
+            names.sort();
+            names.dedup();
+            names
+        };
+        assert_eq!(ran(None), ["default", "fifo", "flsched"]);
+        assert_eq!(ran(Some(&["flsched", "cas"])), ["flsched"]);
+    }
 }

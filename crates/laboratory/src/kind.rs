@@ -14,6 +14,11 @@ pub trait Kind: Debug {
     /// Takes the figure, and has the laboratory run what it needs. Without values, nothing was measured.
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure>;
 
+    /// Policies whose runs it is taken from: others need not run for it. None: all of them.
+    fn policies(&self) -> Option<Vec<&str>> {
+        None
+    }
+
     /// The ground of its values, known before anything runs. The simulator unless it says otherwise.
     fn setting(&self, _: &Laboratory) -> Result<Setting, Failure> {
         Ok(Setting { ground: "sim", clock: Some(report::Clock::Simulated) })

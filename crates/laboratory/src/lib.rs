@@ -22,6 +22,7 @@ mod slides;
 mod sweep;
 mod views;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -95,6 +96,16 @@ pub fn run(arguments: &Request) -> Result<(), Failure> {
         let figures = paper.figure.iter().filter(|figure| is_judged(figure)).count();
         figures + paper.view.iter().filter(|view| wanted.has(&view.name)).count()
     };
+    let policies = |paper: &paper::Paper| -> Option<BTreeSet<String>> {
+        // A chart shows all policies.
+        if paper.view.iter().any(|view| wanted.has(&view.name)) {
+            return None;
+        }
+        let figures = paper.figure.iter().filter(|figure| is_judged(figure));
+        let measures = figures.filter_map(|figure| figure.measure.as_ref());
+        let needed = measures.map(|measure| measure.policies()).collect::<Option<Vec<_>>>()?;
+        Some(needed.concat().into_iter().map(String::from).collect())
+    };
     let count: usize = papers.iter().map(names).sum();
     let _scratch = interrupt::guard()?;
     check_guests(arguments)?;
@@ -105,6 +116,7 @@ pub fn run(arguments: &Request) -> Result<(), Failure> {
             quick: arguments.quick,
             kernel: arguments.kernel.clone(),
             keep: arguments.keep.clone(),
+            policies: policies(paper),
             cells: arguments.cells.clone(),
         };
         let mut laboratory = Laboratory::new(paper, effort, &progress);

@@ -2,7 +2,7 @@
 //! Measures each figure by its kind, and runs the experiments and sweeps that have not run yet.
 
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use report::stats::{median, quantile};
@@ -51,7 +51,7 @@ impl Ours {
 }
 
 /// How thorough to be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Effort {
     /// Fewer boots, seeds and sizes.
     pub quick: bool,
@@ -59,6 +59,8 @@ pub struct Effort {
     pub kernel: Option<std::path::PathBuf>,
     /// Folder for kept boots of the guest.
     pub keep: Option<std::path::PathBuf>,
+    /// Policies that the figures need in experiments; None: all of them.
+    pub policies: Option<BTreeSet<String>>,
     /// Only cells of a matrix with one of these texts in their names; empty: all of them.
     pub cells: Vec<String>,
 }

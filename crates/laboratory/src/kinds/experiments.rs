@@ -34,6 +34,10 @@ impl Kind for Ratio {
         Ok(ratios(&outcomes, &self.over, &self.under, self.quantity).into())
     }
 
+    fn policies(&self) -> Option<Vec<&str>> {
+        Some(vec![&self.over, &self.under])
+    }
+
     fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
         lab.setting(&self.experiment)
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Figures over several experiments, one a load: how a policy does in each of them.
 
+use std::iter;
+
 use report::stats::median;
 use serde::Deserialize;
 use terminal::Failure;
@@ -39,6 +41,10 @@ impl Kind for Rows {
             }
         }
         Ok(sample)
+    }
+
+    fn policies(&self) -> Option<Vec<&str>> {
+        Some(iter::once(&*self.over).chain(self.under.as_deref()).collect())
     }
 
     fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
@@ -161,6 +167,10 @@ impl Kind for Later {
             }
         }
         Ok(sample)
+    }
+
+    fn policies(&self) -> Option<Vec<&str>> {
+        Some(vec![&self.of, &self.than])
     }
 
     fn setting(&self, lab: &Laboratory) -> Result<Setting, Failure> {
