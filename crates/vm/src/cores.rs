@@ -26,15 +26,23 @@ struct Cores {
 
 struct State {
     free: usize,
-    /// The ticket of the next guest that comes.
-    next: u64,
-    /// The ticket of the guest whose turn it is: guests take cores in the order in which they come.
-    serving: u64,
+    /// How many guests have come.
+    came: usize,
+    /// Guests that wait in the order in which they came: which one that is, and how many cores it wants.
+    waiting: Vec<(usize, usize)>,
+}
+
+impl State {
+    /// The first that waits for no more than what is free: one that wants fewer may go before one that came earlier.
+    fn next(&self) -> Option<usize> {
+        let fits = self.waiting.iter().find(|(_, wanted)| *wanted <= self.free);
+        fits.map(|(guest, _)| *guest)
+    }
 }
 
 impl Cores {
     fn new(all: usize) -> Self {
-        let state = State { free: all, next: 0, serving: 0 };
+        let state = State { free: all, came: 0, waiting: Vec::new() };
         Cores { all, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -42,12 +50,13 @@ impl Cores {
     fn take(&self, wanted: usize) -> Taken<'_> {
         let taken = wanted.min(self.all);
         let mut state = self.state();
-        let ticket = state.next;
-        state.next += 1;
-        while state.serving != ticket || state.free < taken {
+        state.came += 1;
+        let own = state.came;
+        state.waiting.push((own, taken));
+        while state.next() != Some(own) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.serving += 1;
+        state.waiting.retain(|(guest, _)| *guest != own);
         state.free -= taken;
         self.changed.notify_all();
         Taken { of: self, cores: taken }
@@ -78,29 +87,36 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn guests_take_cores_in_the_order_in_which_they_come() {
+    /// Has guests come that want so many cores, one after the other, while others have `had` of two. Returns the order
+    /// in which they are given some, and how many.
+    fn given(had: usize, wants: &[usize]) -> Vec<(usize, usize)> {
         let cores = Cores::new(2);
         let (begun, order) = channel();
         thread::scope(|scope| {
-            let first = cores.take(1);
-            let mut waiting = 0;
-            // The second wants more than there is, and the third only what is free: it comes after the second.
-            for (name, wanted) in [("second", 4), ("third", 1)] {
+            let others = cores.take(had);
+            for (at, wanted) in wants.iter().enumerate() {
                 let (begun, cores) = (begun.clone(), &cores);
                 scope.spawn(move || {
-                    let taken = cores.take(wanted);
-                    begun.send((name, taken.cores)).unwrap();
+                    let taken = cores.take(*wanted);
+                    begun.send((*wanted, taken.cores)).unwrap();
                 });
-                waiting += 1;
-                while cores.state().next < 1 + waiting {
+                while cores.state().came < 2 + at {
                     thread::yield_now();
                 }
             }
-            assert!(order.try_recv().is_err(), "neither has cores yet");
-            drop(first);
+            drop(others);
         });
-        assert_eq!(order.try_iter().collect::<Vec<_>>(), [("second", 2), ("third", 1)]);
         assert_eq!(cores.state().free, 2);
+        order.try_iter().collect()
+    }
+
+    #[test]
+    fn guests_that_want_alike_take_cores_in_the_order_in_which_they_come() {
+        assert_eq!(given(2, &[4, 3, 2]), [(4, 2), (3, 2), (2, 2)]);
+    }
+
+    #[test]
+    fn a_guest_takes_what_is_free_before_one_that_wants_more() {
+        assert_eq!(given(1, &[2, 1]), [(1, 1), (2, 2)]);
     }
 }
