@@ -51,8 +51,8 @@ pub fn run(
     progress: &Progress,
 ) -> Result<(Vec<Outcome>, About), Failure> {
     let named = std::iter::once(experiment.policies.clone());
-    let outside = peers_here(experiment).filter(|_| effort.policies.is_none());
-    let named: Vec<String> = named.chain(outside.map(|peer| format!("exec:{peer}"))).collect();
+    let outside = peers_here(experiment).map(|peer| format!("exec:{peer}"));
+    let named: Vec<String> = named.chain(outside.filter(|peer| effort.needs(peer))).collect();
     let (measured, apart) = match plan(experiment, &named, effort)?.run(progress) {
         Err(_) if named.len() > 1 => {
             (plan(experiment, &named[..1], effort)?.run(progress)?, &named[1..])
@@ -93,9 +93,7 @@ fn plan(experiment: &Experiment, named: &[String], effort: &Effort) -> Result<Pl
         On::Here => return Err(Failure::input("an experiment runs on sim or vm")),
     };
     let mut policies = contender::parse_all(named)?;
-    if let (Some(needed), false) = (&effort.policies, matches!(experiment.job, Job::Fault { .. })) {
-        policies.retain(|policy| needed.contains(policy.label()));
-    }
+    policies.retain(|policy| effort.needs(policy.label()));
     let (contenders, job) = match &experiment.job {
         Job::Fault { name, programs, before } => {
             let job = fault(name, before, programs, &policies)?;

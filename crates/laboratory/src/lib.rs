@@ -33,9 +33,10 @@ use terminal::{Failure, Progress, interrupt, output};
 
 use measure::{Effort, Laboratory};
 use names::Wanted;
-use paper::Figure;
+use paper::{Figure, Paper};
 use show::{Drawn, Row};
 use since::Since;
+use views::View;
 
 /// What is to be measured, and how.
 #[derive(Debug, Default)]
@@ -75,6 +76,23 @@ impl Request {
     }
 }
 
+/// What of a paper is measured.
+struct Selected<'a> {
+    paper: &'a Paper,
+    figures: Vec<&'a Figure>,
+    views: Vec<&'a View>,
+}
+
+impl Selected<'_> {
+    /// The policies whose runs it needs. None: all of them, which a chart shows.
+    fn policies(&self) -> Option<BTreeSet<String>> {
+        let measures = self.figures.iter().filter_map(|figure| figure.measure.as_ref());
+        let needed = measures.map(|measure| measure.policies()).collect::<Option<Vec<_>>>()?;
+        let names = needed.concat().into_iter().map(String::from);
+        self.views.is_empty().then(|| names.collect())
+    }
+}
+
 /// Measures, shows, and fails unless every gate holds and no run failed.
 pub fn run(arguments: &Request) -> Result<(), Failure> {
     let papers = paper::find(&arguments.name)?;
@@ -92,42 +110,37 @@ pub fn run(arguments: &Request) -> Result<(), Failure> {
     let since = arguments.since.as_deref().map(Since::read).transpose()?;
     // A gate of a matrix is for all of its cells.
     let is_judged = |figure: &Figure| arguments.cells.is_empty() && wanted.has(&figure.name);
-    let names = |paper: &paper::Paper| {
-        let figures = paper.figure.iter().filter(|figure| is_judged(figure)).count();
-        figures + paper.view.iter().filter(|view| wanted.has(&view.name)).count()
-    };
-    let policies = |paper: &paper::Paper| -> Option<BTreeSet<String>> {
-        // A chart shows all policies.
-        if paper.view.iter().any(|view| wanted.has(&view.name)) {
-            return None;
-        }
-        let figures = paper.figure.iter().filter(|figure| is_judged(figure));
-        let measures = figures.filter_map(|figure| figure.measure.as_ref());
-        let needed = measures.map(|measure| measure.policies()).collect::<Option<Vec<_>>>()?;
-        Some(needed.concat().into_iter().map(String::from).collect())
-    };
-    let count: usize = papers.iter().map(names).sum();
+    let selected: Vec<Selected> = papers
+        .iter()
+        .map(|paper| Selected {
+            paper,
+            figures: paper.figure.iter().filter(|figure| is_judged(figure)).collect(),
+            views: paper.view.iter().filter(|view| wanted.has(&view.name)).collect(),
+        })
+        .collect();
+    let count: usize = selected.iter().map(|one| one.figures.len() + one.views.len()).sum();
     let _scratch = interrupt::guard()?;
     check_guests(arguments)?;
     let progress = Progress::new(count as u64);
     let (mut rows, mut charts) = (Vec::new(), Vec::new());
-    for paper in &papers {
+    for one in &selected {
+        let paper = one.paper;
         let effort = Effort {
             quick: arguments.quick,
             kernel: arguments.kernel.clone(),
             keep: arguments.keep.clone(),
-            policies: policies(paper),
+            policies: one.policies(),
             cells: arguments.cells.clone(),
         };
         let mut laboratory = Laboratory::new(paper, effort, &progress);
-        for figure in paper.figure.iter().filter(|figure| is_judged(figure)) {
+        for figure in &one.figures {
             let ours = laboratory.measure(figure)?;
             let row = Row::new(paper, figure, ours, arguments.quick);
             progress.known(&row.line());
             rows.push(row);
             progress.step();
         }
-        for view in paper.view.iter().filter(|view| wanted.has(&view.name)) {
+        for view in &one.views {
             let chart = laboratory.chart(view);
             let quick = arguments.quick;
             charts.push(Drawn { paper: &paper.name, name: &view.name, chart, quick });
@@ -152,7 +165,7 @@ fn check_guests(arguments: &Request) -> Result<(), Failure> {
 
 fn finish(
     arguments: &Request,
-    papers: &[paper::Paper],
+    papers: &[Paper],
     rows: &[Row],
     charts: &[Drawn],
     changes: &[String],

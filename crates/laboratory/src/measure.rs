@@ -65,6 +65,13 @@ pub struct Effort {
     pub cells: Vec<String>,
 }
 
+impl Effort {
+    /// Whether a figure needs a policy's runs.
+    pub fn needs(&self, policy: &str) -> bool {
+        self.policies.as_ref().is_none_or(|needed| needed.contains(policy))
+    }
+}
+
 type Done<T> = BTreeMap<String, Result<Rc<Vec<T>>, String>>;
 
 /// A paper, and what has run for its figures. A failed run is not repeated.
