@@ -28,8 +28,7 @@ until behind; left=$behind; [ -z "$left" ]; do
     sleep 0.05
 done
 share 8000
-left=$spinners
-[ $((8 * least)) -ge $all ] || { behind; fail "$spinners had$each ms; behind the hog:$behind"; }
+[ $((8 * least)) -ge $all ] || { left=$spinners; behind; fail "$spinners had$each ms; behind the hog:$behind"; }
 hackbench -g 1 -l 20 -p >out 2>&1 || fail "hackbench beside the hog: $?"
 kill $spinners
 await "grep -q 'sh\\[$pinned\\] waits for CPU 1, which real-time sh\\[$hog\\]' err"
