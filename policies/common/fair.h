@@ -132,8 +132,7 @@ void OP(fair_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgr
 	if (!slot)
 		return;
 	slot->cgroup = cgroup_id(to);
-	if (task_table.limited)
-		slot->limit = limit_of_cgroup(slot->cgroup);
+	slot->limit = limit_around(to);
 }
 
 s32 OP_SLEEPABLE(fair_init_task, struct task_struct *p, struct scx_init_task_args *args)

@@ -238,15 +238,11 @@ static __always_inline s32 this_cpu(void)
 	return bpf_get_smp_processor_id();
 }
 
-/* The cgroup of a new task, and one that a task moves to: its directory's inode. 0: no cgroups. */
-static __always_inline u64 cgroup_of_newcomer(const struct scx_init_task_args *args)
+/* The cgroup of a new task. NULL: the kernel has no cgroups. */
+static __always_inline const struct cgroup *
+cgroup_of_newcomer(const struct scx_init_task_args *args)
 {
-	return bpf_core_field_exists(args->cgroup) ? args->cgroup->kn->id : 0;
-}
-
-static __always_inline u64 cgroup_id(const struct cgroup *cgroup)
-{
-	return cgroup->kn->id;
+	return bpf_core_field_exists(args->cgroup) ? args->cgroup : NULL;
 }
 
 #define MAX_RT_PRIO 100

@@ -101,8 +101,7 @@ EXPORT struct kernel *kernel;
 #define dsq_move_vtime(p, from, to, vtime)   kernel->dsq_move_vtime(kernel, from, p, to, vtime)
 #define dsq_hand_back(dsq_id, cpu)	     ((void)0) /* the simulator does it */
 #define dsq_push_off(p)			     ((void)0) /* the same */
-#define cgroup_of_newcomer(args)	     ((args)->cgroup ? (args)->cgroup->kn->id : 0)
-#define cgroup_id(cgroup)		     ((cgroup)->kn->id)
+#define cgroup_of_newcomer(args)	     ((args)->cgroup)
 #define bpf_get_current_task_btf()	     kernel->forker(kernel) /* no class changes there */
 #define migration_is_disabled(p)	     false /* no task does that there */
 #define holds_up_rcu(p)			     false /* the same */

@@ -182,10 +182,13 @@ static __always_inline struct limit *limit_at(u32 at)
 	return at ? &task_table.limits[at] : NULL;
 }
 
-/*
- * The limit of a cgroup; 0: it has none of its own. The control plane may know better at its next
- * look.
- */
+/* The inode of a cgroup's folder. 0: no cgroups. */
+static __always_inline u64 cgroup_id(const struct cgroup *cgroup)
+{
+	return cgroup ? cgroup->kn->id : 0;
+}
+
+/* The limit that a cgroup has itself. 0: none. */
 __noinline u32 limit_of_cgroup(u64 cgroup)
 {
 	u32 i;
@@ -199,13 +202,35 @@ __noinline u32 limit_of_cgroup(u64 cgroup)
 	return 0;
 }
 
+/* So many cgroups around a task's own are looked at; the control plane looks at all. */
+#define MAX_CGROUP_LEVELS 16
+
+/* The limit that a cgroup's tasks are in: its own, or that of the nearest one around it. 0: none.
+ */
+static __always_inline u32 limit_around(const struct cgroup *cgroup)
+{
+	const struct cgroup_subsys_state *at;
+	u32 i, limit = 0;
+
+	if (!task_table.limited || !cgroup)
+		return 0;
+	at = &cgroup->self;
+	bpf_for(i, 0, MAX_CGROUP_LEVELS) {
+		limit = limit_of_cgroup(cgroup_id(at->cgroup));
+		at = at->parent;
+		if (limit || !at)
+			break;
+	}
+	return limit;
+}
+
 /* A task that is forked within a cgroup is in the same limit. */
-static __always_inline u32 limit_of_newcomer(u64 cgroup)
+static __always_inline u32 limit_of_newcomer(const struct cgroup *cgroup)
 {
 	struct task_struct *p = task_table.limited ? bpf_get_current_task_btf() : NULL;
 	struct task_slot *slot = p ? task_slot(p) : NULL;
 
-	return slot && slot->cgroup == cgroup ? slot->limit : limit_of_cgroup(cgroup);
+	return slot && slot->cgroup == cgroup_id(cgroup) ? slot->limit : limit_around(cgroup);
 }
 
 /*
@@ -227,7 +252,7 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 	slot->tgid = p->tgid;
 	slot->weight = p->scx.weight;
 	slot->mm = (u64)p->mm;
-	slot->cgroup = cgroup_of_newcomer(args);
+	slot->cgroup = cgroup_id(cgroup_of_newcomer(args));
 	slot->kinds = 0;
 	slot->domains = 0;
 	slot->runtime_ns = 0;
@@ -239,7 +264,7 @@ static __always_inline s32 task_table_enter(struct task_struct *p, struct scx_in
 	 */
 	slot->pace = 0;
 	slot->home = 0;
-	slot->limit = args->fork ? limit_of_newcomer(slot->cgroup) : 0;
+	slot->limit = args->fork ? limit_of_newcomer(cgroup_of_newcomer(args)) : 0;
 	slot->share_even = 0;
 	slot->share_odd = 0;
 	__sync_fetch_and_add(&slot->generation, 1);

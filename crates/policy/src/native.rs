@@ -73,7 +73,18 @@ pub struct ScxInitTaskArgs {
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct Cgroup {
+    pub own: CgroupSubsysState,
     pub kn: *mut KernfsNode,
+}
+
+/// `struct cgroup_subsys_state`, of which each cgroup has one as `self`: leads to the cgroup around it.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct CgroupSubsysState {
+    pub cgroup: *mut Cgroup,
+    /// Null in the root.
+    pub parent: *mut CgroupSubsysState,
 }
 
 /// `struct kernfs_node`: the folder of a cgroup.

@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 
 use machine::CpuSet;
 use policy::native::{
-    Cgroup, Kernel as KernelTable, KernfsNode, SchedExtEntity, SchedExtOps, ScxInitTaskArgs,
-    TaskStruct,
+    Cgroup, CgroupSubsysState, Kernel as KernelTable, KernfsNode, SchedExtEntity, SchedExtOps,
+    ScxInitTaskArgs, TaskStruct,
 };
 
 use crate::account::Func;
@@ -422,7 +422,19 @@ impl Runtime {
     fn make_cgroups(&mut self, k: &Kernel) {
         let id = |at: usize| KernfsNode { id: at as u64 + cgroup_id(None) };
         self.folders = (0..k.cgroups.len()).map(id).collect();
-        self.cgroups = self.folders.iter_mut().map(|kn| Cgroup { kn: &raw mut *kn }).collect();
+        let alone = |kn: &mut KernfsNode| Cgroup {
+            own: CgroupSubsysState { cgroup: std::ptr::null_mut(), parent: std::ptr::null_mut() },
+            kn: &raw mut *kn,
+        };
+        self.cgroups = self.folders.iter_mut().map(alone).collect();
+        for (at, group) in k.cgroups.iter().enumerate() {
+            self.cgroups[at].own.cgroup = &raw mut self.cgroups[at];
+            if group.parent != 0 {
+                let parent = self.cgroup(group.parent);
+                // SAFETY: only the address of a field is computed, and the cgroup lives as long as this.
+                self.cgroups[at].own.parent = unsafe { &raw mut (*parent).own };
+            }
+        }
     }
 
     fn cgroup(&mut self, id: u64) -> *mut Cgroup {

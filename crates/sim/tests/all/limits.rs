@@ -93,3 +93,22 @@ fn a_limit_that_changes_or_ends_frees_the_tasks_that_wait() {
     let moved = cpus(&scenario)["web"];
     assert!((0.95..1.05).contains(&(moved / (4.9 / 9.8))), "{moved} CPUs");
 }
+
+/// The control plane looks ten times a second: between two looks, the data plane has to find the limit around the
+/// cgroup.
+#[test]
+fn a_limit_holds_at_once_for_a_task_that_moves_to_a_cgroup_within() {
+    let tasks = [hogs("web", 1, "/web"), hogs("mover", 1, "/other")].join(", ");
+    let groups = r#""/web": {"max": "10000 100000"}, "/web/inner": {}, "/other": {}"#;
+    for policy in POLICIES_OF_LIMITS {
+        let mut scenario = scenario("plain-2", policy, &tasks, groups);
+        let group = |path| scenario.workload.groups.iter().position(|it| it.path == path);
+        let (inner, other) = (group("/web/inner"), group("/other"));
+        let moves = |at_ms, group| Fault { at_ns: at_ms * MS, change: Change::Cgroup(1, group) };
+        let short = (10..90).map(|at| [moves(100 * at + 10, inner), moves(100 * at + 90, other)]);
+        scenario.faults = short.flatten().collect();
+        let own_s = cpus(&scenario)["mover"] * 9.8;
+        let within_s = own_s - (9.8 - 80.0 * 0.08);
+        assert!(within_s < 1.2, "{policy}: {within_s} s of the limit's 0.8 and a tick each time");
+    }
+}
