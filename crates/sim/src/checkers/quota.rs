@@ -38,21 +38,26 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// More than the limit are: its burst, the quotas of two periods side by side, and what runs until the next tick on
-    /// each CPU. A policy takes the latter from the next period. Linux's own class also has up to `ahead_ns` in advance
-    /// on each CPU, from an earlier period.
+    /// More than the limit are: what is left at the end of a period, a quota and its burst, and the whole quota of the
+    /// next; less the limit of the time that all CPUs need for it. Also what runs until the next tick on each CPU: a
+    /// policy takes it from the next period. Linux's own class also has up to `ahead_ns` in advance on each CPU, from an
+    /// earlier period.
     pub fn new(machine: &Machine, workload: &Workload, ahead_ns: u64) -> Self {
         let late_ns = machine.costs.tick_period_ns + (in_flight_ns(machine) + ahead_ns) as f64;
-        let ticks_ns = late_ns * machine.cpus.len() as f64;
+        let cpus = machine.cpus.len() as f64;
         let limited = |(at, group): (usize, &workload::Group)| Some((at, group.max?));
         let found: Vec<(usize, Max)> =
             workload.groups.iter().enumerate().filter_map(limited).collect();
-        let limits = found.iter().map(|(at, max)| Limit {
-            path: workload.groups[*at].path.clone(),
-            rate: max.quota_us as f64 / max.period_us as f64,
-            more_ns: (max.quota_us + max.burst_us) as f64 * 1e3 + ticks_ns,
-            had_ns: 0.0,
-            running: 0.0,
+        let limits = found.iter().map(|(at, max)| {
+            let rate = max.quota_us as f64 / max.period_us as f64;
+            let at_once_ns = (2 * max.quota_us + max.burst_us) as f64 * 1e3;
+            Limit {
+                path: workload.groups[*at].path.clone(),
+                rate,
+                more_ns: at_once_ns * (1.0 - rate / cpus).max(0.0) + late_ns * cpus,
+                had_ns: 0.0,
+                running: 0.0,
+            }
         });
         let of = |group: usize| {
             let holds = |(_, (at, _)): &(usize, &(usize, Max))| {
