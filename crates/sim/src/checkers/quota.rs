@@ -12,8 +12,9 @@ use workload::{Max, Workload};
 use super::checker::{Checker, Hint, in_flight_ns};
 use crate::ids::tid;
 
-/// A policy does not see the time that a switch takes, ns.
+/// A scheduler does not see the time that a switch takes, ns: of its own, and for each CPU that may hold a lock first.
 const SWITCH_NS: f64 = 10_000.0;
+const LOCK_NS: f64 = 2_000.0;
 /// A policy knows of a new cgroup's limit within this time.
 const KNOWN_NS: u64 = 200_000_000;
 
@@ -35,6 +36,7 @@ pub(super) struct Quota {
     /// Which limits each task is in.
     of: BTreeMap<Tid, Vec<usize>>,
     now_ns: u64,
+    switch_ns: f64,
 }
 
 impl Quota {
@@ -67,14 +69,15 @@ impl Quota {
         };
         let tasks = workload.tasks.iter().enumerate();
         let of = tasks.filter_map(|(at, task)| Some((tid(at), of(task.group?)))).collect();
-        Quota { limits: limits.collect(), of, now_ns: 0 }
+        let switch_ns = SWITCH_NS + LOCK_NS * cpus;
+        Quota { limits: limits.collect(), of, now_ns: 0, switch_ns }
     }
 
     fn count(&mut self, tid: Tid, by: f64) {
         for at in self.of.get(&tid).into_iter().flatten() {
             let limit = &mut self.limits[*at];
             limit.running += by;
-            limit.had_ns = (limit.had_ns - SWITCH_NS / 2.0).max(0.0);
+            limit.had_ns = (limit.had_ns - self.switch_ns / 2.0).max(0.0);
         }
     }
 }
