@@ -8,6 +8,7 @@
 
 pub mod apps;
 mod causes;
+mod copies;
 mod domains;
 mod events;
 mod groups;

@@ -5,7 +5,7 @@
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use crate::step::{More, ObjectId, Step};
+use crate::step::{More, Moved, ObjectId, Step};
 
 /// A piece of work, and the action after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -165,13 +165,19 @@ pub struct Script {
     agains: Arc<[Again]>,
     cut: Cut,
     slack_ns: f64,
+    moved: Moved,
 }
 
 impl Script {
     /// A script of `acts`, with `cut` subtracted from the work of each, and waits that end `slack_ns` earlier: the
     /// machine adds both again. [`Then::TakeWithin`] is an index into `agains`.
     pub fn new(acts: Arc<[Act]>, agains: Arc<[Again]>, cut: Cut, slack_ns: f64) -> Self {
-        Script { acts, agains, cut, slack_ns }
+        Script { acts, agains, cut, slack_ns, moved: Moved::default() }
+    }
+
+    /// The same of another copy of its workload.
+    pub(crate) fn moved(self, moved: Moved) -> Self {
+        Script { moved, ..self }
     }
 
     /// How many acts it has.
@@ -199,7 +205,7 @@ impl Script {
 
     fn then(&self, act: Act) -> Option<Step> {
         let id = |id: u32| id as ObjectId;
-        Some(match act.then {
+        let step = match act.then {
             Then::End => return None,
             Then::Read { channel, bytes } => Step::Read { channel: id(channel), bytes },
             Then::Write { channel, bytes } => Step::Write { channel: id(channel), bytes },
@@ -219,7 +225,8 @@ impl Script {
             }
             Then::Wait(us) => Step::Sleep { ns: self.slept_ns(f64::from(us) * 1000.0) },
             Then::Contend(us) => Step::Contend { ns: (f64::from(us) * 1000.0) as u64 },
-        })
+        };
+        Some(if self.moved == Moved::default() { step } else { step.moved(self.moved) })
     }
 }
 

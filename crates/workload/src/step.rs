@@ -179,6 +179,65 @@ pub enum Step {
     },
 }
 
+/// By how much the numbers of a copy are greater than those of the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub objects: usize,
+    pub tasks: usize,
+}
+
+impl Step {
+    /// The same of another copy.
+    pub(crate) fn moved(&self, by: Moved) -> Step {
+        let id = |id: ObjectId| id + by.objects;
+        match self.clone() {
+            Step::Timer { timer, period_ns, relative } => {
+                Step::Timer { timer: id(timer), period_ns, relative }
+            }
+            Step::Lock(lock) => Step::Lock(id(lock)),
+            Step::Unlock(lock) => Step::Unlock(id(lock)),
+            Step::Wait { condition, mutex } => {
+                Step::Wait { condition: id(condition), mutex: id(mutex) }
+            }
+            Step::Signal(condition) => Step::Signal(id(condition)),
+            Step::Broadcast(condition) => Step::Broadcast(id(condition)),
+            Step::Barrier(barrier) => Step::Barrier(id(barrier)),
+            Step::Await { flag, up } => Step::Await { flag: id(flag), up },
+            Step::Set { flag, up } => Step::Set { flag: id(flag), up },
+            Step::Suspend(name) => Step::Suspend(id(name)),
+            Step::Resume(name) => Step::Resume(id(name)),
+            Step::Write { channel, bytes } => Step::Write { channel: id(channel), bytes },
+            Step::Read { channel, bytes } => Step::Read { channel: id(channel), bytes },
+            Step::Connect { listener, connection } => {
+                Step::Connect { listener: id(listener), connection: id(connection) }
+            }
+            Step::Accept { listener, accepted } => {
+                Step::Accept { listener: id(listener), accepted: id(accepted) }
+            }
+            Step::Give { tokens, more, sync } => Step::Give { tokens: id(tokens), more, sync },
+            Step::Take(tokens) => Step::Take(id(tokens)),
+            Step::TakeWithin { tokens, ns, work_ns } => {
+                Step::TakeWithin { tokens: id(tokens), ns, work_ns }
+            }
+            Step::Fork(task) => Step::Fork(task + by.tasks),
+            Step::Repeat { times, steps } => {
+                Step::Repeat { times, steps: steps.iter().map(|step| step.moved(by)).collect() }
+            }
+            same @ (Step::Run { .. }
+            | Step::Runtime { .. }
+            | Step::Mem { .. }
+            | Step::Io { .. }
+            | Step::Sleep { .. }
+            | Step::Yield
+            | Step::Cpus(_)
+            | Step::Stalled { .. }
+            | Step::Mpki { .. }
+            | Step::Vector(_)
+            | Step::Contend { .. }) => same,
+        }
+    }
+}
+
 /// An object through which tasks interact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
