@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Machines and workloads by their names, read once.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use comparison::Job;
+use machine::Machine;
+use measuring::find_machine;
+use serde::{Deserialize, Serialize};
+use terminal::Failure;
+
+use crate::digest::Digest;
+
+/// A machine or a workload. Those that come along are parts of the program, and others have a digest of their contents.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Input {
+    /// The user's name for it, or its file.
+    pub name: String,
+    /// Of what is in it; None: it comes along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+/// All machines and workloads of a sweep.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    /// Names of files are from here on.
+    folder: PathBuf,
+    files: Vec<PathBuf>,
+    machines: BTreeMap<Input, Machine>,
+    workloads: BTreeMap<Input, Job>,
+}
+
+impl Inputs {
+    /// None yet; files are named from this folder on.
+    pub fn new(folder: &Path) -> Self {
+        Inputs { folder: folder.to_path_buf(), ..Inputs::default() }
+    }
+
+    /// Files that were read.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// The file of this name, if there is one.
+    fn file(&mut self, name: &str) -> Option<PathBuf> {
+        let path = self.folder.join(name);
+        let there = path.exists().then_some(path);
+        self.files.extend(there.clone());
+        there
+    }
+
+    /// Finds a machine by its name or file. One that is measured has to be measured once.
+    pub fn add_machine(&mut self, name: &str) -> Result<Input, Failure> {
+        let known = self.machines.keys().find(|known| known.name == name);
+        if let Some(known) = known {
+            return Ok(known.clone());
+        }
+        let comes_along = machine::find(name).is_ok();
+        let file = if comes_along { None } else { self.file(name) };
+        let path = file.as_ref().map(|path| path.display().to_string());
+        let machine = find_machine(path.as_deref().unwrap_or(name))?;
+        let digest = match file {
+            Some(path) => Some(Digest::of_file(&path).map_err(|error| unreadable(name, &error))?),
+            None if comes_along => None,
+            // This one, measured.
+            None => Some(Digest::of(format!("{machine:?}").as_bytes())),
+        };
+        let input = Input { name: name.to_string(), digest };
+        self.machines.insert(input.clone(), machine);
+        Ok(input)
+    }
+
+    /// Finds a workload by its name, its file, or the command line of a program that is modelled.
+    pub fn add_workload(&mut self, name: &str) -> Result<Input, Failure> {
+        let words = shlex::split(name).unwrap_or_default();
+        let (job, digest) = match self.file(name) {
+            Some(path) => {
+                // First, as it refuses what is no file.
+                let job = Job::named(&path)?;
+                let digest = Digest::of_file(&path).map_err(|error| unreadable(name, &error))?;
+                (job, Some(digest))
+            }
+            None if words.len() > 1 => (Job::Command { argv: words, with: Vec::new() }, None),
+            None => (Job::named(name.as_ref())?, None),
+        };
+        let input = Input { name: name.to_string(), digest };
+        self.workloads.insert(input.clone(), job);
+        Ok(input)
+    }
+
+    /// A machine that was added.
+    pub fn machine(&self, input: &Input) -> &Machine {
+        &self.machines[input]
+    }
+
+    /// A workload that was added, fitted to this machine.
+    pub fn job(&self, input: &Input, machine: &Machine) -> Result<Job, Failure> {
+        self.workloads[input].clone().fit(machine)
+    }
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+    Failure::input(format!("cannot read {name}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_counts_by_its_contents_and_what_comes_along_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.json");
+        let digest = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Inputs::default().add_workload(path.to_str().unwrap()).unwrap().digest
+        };
+        let one = digest(r#"{"tasks": {"a": {"run": 10, "loop": 1}}}"#);
+        assert_ne!(one, digest(r#"{"tasks": {"a": {"run": 11, "loop": 1}}}"#));
+        assert_eq!(one, digest(r#"{"tasks": {"a": {"run": 10, "loop": 1}}}"#));
+        let mut inputs = Inputs::default();
+        assert_eq!(inputs.add_workload("requests-4").unwrap().digest, None);
+        assert_eq!(inputs.add_machine("numa-2x4").unwrap().digest, None);
+        let hackbench = inputs.add_workload("hackbench -g 1 -l 2").unwrap();
+        let machine = machine::find("plain-2").unwrap();
+        assert_eq!(inputs.job(&hackbench, &machine).unwrap().model().unwrap().tasks.len(), 41);
+    }
+}

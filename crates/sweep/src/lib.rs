@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Sweeps: thousands of simulations from one file.
+//!
+//! A [`Design`] is read from a file, and says which [`Run`]s there are. Each run's result follows from the run and the
+//! program alone, so results are kept in a [`Store`] by the digest of both, and no run is done twice.
+
+mod choice;
+mod design;
+mod digest;
+mod findings;
+mod input;
+mod measured;
+mod objective;
+mod perform;
+mod run;
+pub mod show;
+mod statistics;
+mod store;
+
+pub use design::{Design, Setting, Variant};
+pub use digest::Digest;
+pub use findings::{Findings, Shown, each, findings};
+pub use input::{Input, Inputs};
+pub use measured::{Measured, OfProgram, Waits};
+pub use objective::{NoObjective, Objective};
+pub use perform::{Missing, check, missing, perform};
+pub use run::{Came, Run, Stages};
+pub use statistics::{Explained, Mean};
+pub use store::Store;
