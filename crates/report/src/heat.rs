@@ -8,9 +8,11 @@ use crate::plot::{INK, titled};
 use crate::text::digits;
 
 const CELL: (i32, i32) = (66, 30);
-/// Room for the names of rows, and for those of columns above.
-const LEFT: i32 = 190;
-const TOP: i32 = 132;
+/// Room for a letter of the names of rows, and of columns above, and around them.
+const LETTER: i32 = 7;
+const AROUND: i32 = 20;
+/// A narrower picture would be shown larger than others.
+const LEAST_WIDE: i32 = 720;
 /// Better than the first column, and worse: colour-blind readers can tell them apart (Okabe and Ito).
 const BETTER: RGBColor = RGBColor(0, 114, 178);
 const WORSE: RGBColor = RGBColor(213, 94, 0);
@@ -23,7 +25,11 @@ pub fn heat(title: &str, columns: &[String], rows: &[(String, Vec<Option<f64>>)]
     if columns.is_empty() || rows.is_empty() {
         return svg;
     }
-    let (wide, high) = (LEFT + CELL.0 * columns.len() as i32, TOP + CELL.1 * rows.len() as i32);
+    let room = |name: &String| LETTER * name.chars().count() as i32 + AROUND;
+    let left_most = rows.iter().map(|(name, _)| room(name)).max().unwrap_or(0);
+    let top_most = columns.iter().map(room).max().unwrap_or(0);
+    let wide = (left_most + CELL.0 * columns.len() as i32).max(LEAST_WIDE);
+    let high = top_most + CELL.1 * rows.len() as i32;
     {
         let area =
             SVGBackend::with_string(&mut svg, (wide as u32, high as u32)).into_drawing_area();
@@ -37,13 +43,13 @@ pub fn heat(title: &str, columns: &[String], rows: &[(String, Vec<Option<f64>>)]
             drawn.expect("an SVG in memory can be drawn");
         };
         for (at, name) in columns.iter().enumerate() {
-            put(name, (LEFT + CELL.0 * at as i32 + CELL.0 / 2, TOP - 8), &above);
+            put(name, (left_most + CELL.0 * at as i32 + CELL.0 / 2, top_most - 8), &above);
         }
         for (row, (name, factors)) in rows.iter().enumerate() {
-            let top = TOP + CELL.1 * row as i32;
-            put(name, (LEFT - 8, top + CELL.1 / 2), &beside);
+            let top = top_most + CELL.1 * row as i32;
+            put(name, (left_most - 8, top + CELL.1 / 2), &beside);
             for (at, factor) in factors.iter().enumerate() {
-                let left = LEFT + CELL.0 * at as i32;
+                let left = left_most + CELL.0 * at as i32;
                 let corners = [(left + 1, top + 1), (left + CELL.0 - 1, top + CELL.1 - 1)];
                 let Some(factor) = factor else {
                     put("–", (left + CELL.0 / 2, top + CELL.1 / 2), &inside);

@@ -17,6 +17,7 @@ mod moments;
 mod nodes;
 pub mod plot;
 mod results;
+pub mod scatter;
 pub mod stats;
 mod table;
 pub mod text;
