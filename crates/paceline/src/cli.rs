@@ -42,6 +42,11 @@ pub enum Verb {
         after_help = "Examples:\n  paceline repro flsched --quick\n  paceline repro cas --list\n  paceline repro dino --only factors"
     )]
     Repro(Repro),
+    /// Simulate thousands of runs that one file describes, and say what matters
+    #[command(
+        after_help = "Examples:\n  paceline sweep slices.toml\n  paceline sweep slices.toml --list\n  paceline sweep slices.toml --csv runs.csv --report slices.html"
+    )]
+    Sweep(Sweep),
     /// Put a policy in charge of this machine, until Ctrl-C (needs root, unless --by affinity)
     #[command(
         after_help = "Examples:\n  paceline run flsched --for 60s\n  paceline run cas -- make -j8\n  paceline run min-fair --by affinity --for 60s"
@@ -133,6 +138,33 @@ pub struct Report {
 #[derive(Args, Debug)]
 pub struct Config {
     /// Print them as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `sweep`.
+#[derive(Args, Debug)]
+pub struct Sweep {
+    /// What to run: policies, knobs, machines, workloads and seeds, as TOML
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Keep each run's result in this file; runs that are in it already are not run again [default: FILE with the ending
+    /// .results]
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Say how many runs there are, and how many of them are known, without running any
+    #[arg(long, conflicts_with_all = ["csv", "report", "json"])]
+    pub list: bool,
+    /// Runs at a time [default: one for each CPU]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<1, 1024>)]
+    pub jobs: Option<u32>,
+    /// Write a table with a row for each run
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write a report: one HTML page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print what was found as one JSON object; all else goes to standard error
     #[arg(long)]
     pub json: bool,
 }

@@ -15,6 +15,7 @@
 //! | recordings | [`record`] |
 //! | which policies run which job, and where | [`comparison`]: [`comparison::Ground`] is what a ground has to do |
 //! | figures of papers | [`laboratory`] |
+//! | many simulations from one file | [`sweep`](../sweep/index.html): `Design`, `Run`, `Store` |
 //! | what is measured, and how it is shown | [`trace`], [`report`] |
 //! | this machine, described by measuring it | [`measuring`] |
 //! | errors, progress, signals | [`terminal`] |
@@ -47,6 +48,7 @@ mod repro;
 mod request;
 mod run;
 mod shares;
+mod sweeps;
 mod telling;
 mod tried;
 mod verdict;
@@ -85,6 +87,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             compare::run(&compare)
         }
         Verb::Repro(repro) => repro::run(&repro),
+        Verb::Sweep(sweep) => sweeps::run(&sweep),
         Verb::Run(run) => run::run(&run),
         Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Measure(measure) => measure::run(&measure),

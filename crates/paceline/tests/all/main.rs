@@ -15,4 +15,5 @@ mod measure;
 mod page;
 mod recording;
 mod reference;
+mod sweep;
 mod tidy;
