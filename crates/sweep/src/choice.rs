@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The values that a factor of a sweep may have: a list, or a range.
 
-use policy::Knob;
+use policy::{Knob, Unit};
 use terminal::Failure;
 use toml::Value;
 
@@ -32,6 +32,9 @@ pub struct Range {
     log: bool,
     of: Scale,
 }
+
+/// A range with a greater factor between its ends has equal factors for steps.
+const WIDE: f64 = 10.0;
 
 /// How a value of a factor is written.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +81,30 @@ impl Scale {
 }
 
 impl Choice {
+    /// Reads the values of a knob as a command line names them: `1ms..50ms`, or `true,false`. Without any, what is
+    /// around its default.
+    pub fn of_knob(knob: &'static Knob, text: Option<&str>) -> Result<Self, String> {
+        let Some(text) = text else { return Ok(Choice::around_default(knob)) };
+        let word = |text: &str| Value::String(text.trim().to_string());
+        match text.split_once("..") {
+            Some((from, to)) => {
+                let range =
+                    [("from", word(from)), ("to", word(to))].map(|(key, it)| (key.into(), it));
+                let mut range: toml::Table = range.into_iter().collect();
+                let choice = Range::read(&range, Scale::Knob(knob))?;
+                let Choice::Range(Range { from, to, .. }) = choice else { return Ok(choice) };
+                if from > 0.0 && to / from > WIDE {
+                    range.insert("scale".into(), word("log"));
+                }
+                Range::read(&range, Scale::Knob(knob))
+            }
+            None => {
+                let values = Value::Array(text.split(',').map(word).collect());
+                Choice::read(&values, Scale::Knob(knob), None)
+            }
+        }
+    }
+
     /// Reads a value, a list of values, or a table such as `{ from = "1ms", to = "50ms", scale = "log", steps = 5 }`.
     /// `range` is for the word `"range"`: the ends that a machine's source gives.
     pub fn read(value: &Value, of: Scale, range: Option<[f64; 2]>) -> Result<Self, String> {
@@ -103,6 +130,75 @@ impl Choice {
             (_, Some(at)) => Err(format!("{} is named twice; name it once", levels[at].text)),
             (false, None) => Ok(Choice::Listed(levels)),
         }
+    }
+
+    /// What is searched of a knob if its values are not named: for times and counts, those up to twenty times as long
+    /// and as short as its default; else all.
+    pub fn around_default(knob: &'static Knob) -> Self {
+        const AROUND: f64 = 20.0;
+        /// Where a time slice has no default of its own.
+        const SLICE_NS: f64 = 3e6;
+        let of = Scale::Knob(knob);
+        let default = match knob.unit {
+            Unit::Slice { .. } if knob.variable.default == 0 => SLICE_NS,
+            _ => knob.variable.default as f64,
+        };
+        let near = |least: f64, most: f64| {
+            let from = least.max(default / AROUND);
+            let to = if default > 0.0 { most.min(default * AROUND) } else { most };
+            Choice::Range(Range { from, to, log: from > 0.0 && to / from > WIDE, of })
+        };
+        match knob.unit {
+            Unit::Duration { min, max } | Unit::Slice { min, max } | Unit::Count { min, max } => {
+                near(min as f64, max as f64)
+            }
+            Unit::DurationOrOff { max } | Unit::CountOrOff { max } => near(1.0, max as f64 + 1.0),
+            Unit::Decimal { min, max } => {
+                Choice::Range(Range { from: min as f64, to: max as f64, log: false, of })
+            }
+            Unit::Switch => Choice::Listed([0.0, 1.0].map(|value| of.at(value)).to_vec()),
+            Unit::Choice(words) => {
+                Choice::Listed((0..words.len()).map(|word| of.at(word as f64)).collect())
+            }
+        }
+    }
+
+    /// The part of all values at which one is, or the nearest.
+    pub fn part_of(&self, number: f64) -> f64 {
+        match self {
+            Choice::Listed(levels) => {
+                let far =
+                    |level: &Level| level.number.map_or(f64::INFINITY, |it| (it - number).abs());
+                let at = (0..levels.len())
+                    .min_by(|one, other| far(&levels[*one]).total_cmp(&far(&levels[*other])));
+                (at.unwrap_or(0) as f64 + 0.5) / levels.len() as f64
+            }
+            Choice::Range(Range { from, to, log, .. }) => {
+                let number = number.clamp(*from, *to);
+                match log {
+                    true => (number / from).ln() / (to / from).ln(),
+                    false => (number - from) / (to - from),
+                }
+            }
+        }
+    }
+
+    /// Whether values next to each other are alike.
+    pub fn is_ordered(&self) -> bool {
+        match self {
+            Choice::Range(_) => true,
+            Choice::Listed(levels) => {
+                let rises = |pair: &[Level]| pair[0].number < pair[1].number;
+                levels.len() > 3
+                    && levels.iter().all(|it| it.number.is_some())
+                    && levels.windows(2).all(rises)
+            }
+        }
+    }
+
+    /// How many values there are. None: any number.
+    pub fn count(&self) -> Option<usize> {
+        self.levels().map(<[Level]>::len)
     }
 
     /// Words, each a level.
@@ -178,16 +274,21 @@ impl Range {
             true => self.from * (self.to / self.from).powf(part),
             false => self.from + (self.to - self.from) * part,
         };
-        self.of.at(rounded(number).clamp(self.from, self.to))
+        // Results are read by people: a third digit of a time changes nothing.
+        let digits = match self.of {
+            Scale::Knob(knob) if !matches!(knob.unit, Unit::Decimal { .. }) => 2,
+            _ => 3,
+        };
+        self.of.at(rounded(number, digits).clamp(self.from, self.to))
     }
 }
 
-/// To three digits: results are read by people.
-fn rounded(number: f64) -> f64 {
+/// To so many digits.
+fn rounded(number: f64, digits: i32) -> f64 {
     if number == 0.0 {
         return number;
     }
-    let unit = 10f64.powi(number.abs().log10().floor() as i32 - 2);
+    let unit = 10f64.powi(number.abs().log10().floor() as i32 + 1 - digits);
     match unit >= 1.0 {
         true => (number / unit).round() * unit,
         // A power of ten below 1 is not exact, its inverse is.
@@ -197,7 +298,6 @@ fn rounded(number: f64) -> f64 {
 
 /// Whether values between two of a knob's are values, too.
 fn is_ordered(knob: &Knob) -> bool {
-    use policy::Unit;
     !matches!(knob.unit, Unit::Switch | Unit::Choice(_))
 }
 

@@ -17,6 +17,7 @@ use crate::choice::{Choice, Level, Scale, bad};
 use crate::input::{Input, Inputs};
 use crate::objective::Objective;
 use crate::run::Run;
+use crate::search::Axis;
 
 /// The keys of a file.
 #[derive(Debug, Deserialize)]
@@ -32,6 +33,7 @@ struct File {
     objective: Option<String>,
     sample: Option<usize>,
     draw: Option<u64>,
+    held_out: Option<Value>,
     #[serde(default)]
     knobs: BTreeMap<String, toml::Table>,
     #[serde(default)]
@@ -59,10 +61,33 @@ pub struct Design {
     pub inputs: Inputs,
     /// Settings are drawn, and each has variants of its own.
     pub is_sample: bool,
+    /// What is searched; None: all of it is run.
+    pub space: Option<Space>,
+    /// Workloads that confirm what a search found.
+    pub held_out: Vec<Setting>,
     limit_ns: u64,
     costs: Vec<String>,
     machines: Vec<Input>,
     workloads: Vec<Input>,
+}
+
+/// The knobs of a policy that are searched, with their values.
+#[derive(Debug)]
+pub struct Space {
+    /// The policy as it is listed.
+    pub policy: String,
+    /// Names of the knobs.
+    pub knobs: Vec<String>,
+    choices: Vec<Choice>,
+}
+
+/// What a file is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run all of it.
+    Sweep,
+    /// To search the best values of a policy's knobs.
+    Tune,
 }
 
 /// A value for each factor, and the variants that run there.
@@ -100,23 +125,25 @@ const SEEDS: i64 = 3;
 const MACHINE: &str = "machine";
 const WORKLOAD: &str = "workload";
 const PRESSURE: &str = "pressure";
+/// The knob that is tuned if none is named. Others may be promises, which are a user's own to make.
+const SLICE: &str = "slice";
 
 impl Design {
     /// Reads a sweep's file.
     ///
     /// # Errors
     /// It cannot be read, or something in it is wrong.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
+    pub fn read(path: &Path, purpose: Purpose) -> Result<Self, Failure> {
         let text = files::text_of(path, "it is no text")?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Design::parse(&path.display().to_string(), &text, folder)
+        Design::parse(&path.display().to_string(), &text, folder, purpose)
     }
 
     /// Reads the text of a sweep's file; it names other files from this folder on.
     ///
     /// # Errors
     /// Something in it is wrong.
-    pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, Failure> {
+    pub fn parse(name: &str, text: &str, folder: &Path, purpose: Purpose) -> Result<Self, Failure> {
         let of: File = toml::from_str(text).map_err(|error| unclear(name, text, &error))?;
         let words = |key: &str, value: &Value| {
             words(value).map_err(|why| bad(name, key, why)).and_then(|words| {
@@ -126,12 +153,12 @@ impl Design {
                 }
             })
         };
-        let policies = contender::parse_all(&words("policy", &of.policy)?)?;
+        let mut policies = contender::parse_all(&words("policy", &of.policy)?)?;
         let mut inputs = Inputs::new(folder);
         let (machines, workloads) = (words(MACHINE, &of.machine)?, words(WORKLOAD, &of.workload)?);
         let machine_inputs: Vec<Input> =
             machines.iter().map(|one| inputs.add_machine(one)).collect::<Result<_, _>>()?;
-        let workload_inputs: Vec<Input> =
+        let mut workload_inputs: Vec<Input> =
             workloads.iter().map(|one| inputs.add_workload(one)).collect::<Result<_, _>>()?;
         let listed = |key: &str, words: &[String]| {
             let choice = Choice::words(words).map_err(|why| bad(name, key, why))?;
@@ -152,7 +179,11 @@ impl Design {
             }
             factors.push(Factor { name: cost.clone(), choice });
         }
-        let knobs = knobs(name, &policies, &of.knobs)?;
+        let mut knobs = knobs(name, &policies, &of.knobs)?;
+        let space = match purpose {
+            Purpose::Sweep => None,
+            Purpose::Tune => Some(Space::taken(name, &mut policies, &mut knobs)?),
+        };
         let seeds = seeds(name, of.seeds.as_ref())?;
         let limit = of.limit.as_deref().unwrap_or("10min");
         let limit = humantime::parse_duration(limit)
@@ -163,6 +194,20 @@ impl Design {
         let settings = match of.sample {
             None => drawn.grid(seeds.len())?,
             Some(points) => drawn.sample(points, seeds.len(), of.draw.unwrap_or(1))?,
+        };
+        let held_out = match (&of.held_out, purpose) {
+            (None, _) => Vec::new(),
+            (Some(_), Purpose::Sweep) => {
+                return Err(bad(name, "held_out", "is for `paceline tune`; take it out"));
+            }
+            (Some(value), Purpose::Tune) => {
+                let held_out = words("held_out", value)?;
+                for one in &held_out {
+                    let input = inputs.add_workload(one)?;
+                    workload_inputs.push(input);
+                }
+                elsewhere(&settings, &held_out)
+            }
         };
         let names = |factors: &[Factor]| factors.iter().map(|it| it.name.clone()).collect();
         Ok(Design {
@@ -175,10 +220,48 @@ impl Design {
             settings,
             inputs,
             is_sample: of.sample.is_some(),
+            space,
+            held_out,
             limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
             costs: of.costs.keys().cloned().collect(),
             machines: machine_inputs,
             workloads: workload_inputs,
+        })
+    }
+
+    /// One workload on one machine, for a search of a policy's knobs.
+    ///
+    /// # Errors
+    /// There is no such machine or workload.
+    pub fn of_one(
+        title: &str,
+        workload: &str,
+        machine: &str,
+        space: Space,
+        objective: Objective,
+        limit_ns: u64,
+    ) -> Result<Self, Failure> {
+        let mut inputs = Inputs::new("".as_ref());
+        let (machine, workload) = (inputs.add_machine(machine)?, inputs.add_workload(workload)?);
+        let level = |input: &Input| Level { text: input.name.clone(), number: None };
+        let policy = Variant { policy: 0, label: space.policy.clone(), levels: Vec::new() };
+        let levels = [&workload, &machine].map(level).to_vec();
+        Ok(Design {
+            title: title.to_string(),
+            objective,
+            policies: vec![space.policy.clone()],
+            factors: [WORKLOAD, MACHINE].map(String::from).to_vec(),
+            knobs: vec![Vec::new()],
+            seeds: vec![1],
+            settings: vec![Setting { levels, variants: Rc::new(vec![policy]) }],
+            inputs,
+            is_sample: false,
+            space: Some(space),
+            held_out: Vec::new(),
+            limit_ns,
+            costs: Vec::new(),
+            machines: vec![machine],
+            workloads: vec![workload],
         })
     }
 
@@ -238,6 +321,132 @@ impl Design {
             limit_ns: self.limit_ns,
         }
     }
+}
+
+impl Space {
+    /// Knobs of a policy as a command line names them: `slice`, `slice=1ms..50ms`, `pull=true,false`. Without any, its
+    /// `slice`.
+    ///
+    /// # Errors
+    /// The policy has no such knob, or no such value of it.
+    pub fn of_words(policy: &Contender, words: &[String]) -> Result<Self, Failure> {
+        let label = policy.label();
+        let Some(instance) = policy.policy() else {
+            return Err(Failure::input(format!(
+                "{label} has no knobs; name a policy that has some"
+            )));
+        };
+        let known = instance.policy.knobs;
+        let names = || known.iter().map(|knob| knob.name).collect::<Vec<_>>();
+        let default = [SLICE.to_string()];
+        let words = if words.is_empty() { &default } else { words };
+        let (mut knobs, mut choices) = (Vec::new(), Vec::new());
+        for word in words {
+            let (name, values) =
+                word.split_once('=').map_or((word.as_str(), None), |(name, it)| (name, Some(it)));
+            let at = known.iter().position(|knob| knob.name == name).ok_or_else(|| {
+                let proposal = meant::proposal(name, names());
+                Failure::input(format!(
+                    "--knob {word}: {label} has no such knob; {proposal}it has: {}",
+                    names().join(", ")
+                ))
+            })?;
+            let knob = &known[at];
+            if instance.values[at] != knob.variable.default {
+                return Err(Failure::input(format!(
+                    "--knob {word}: {label} sets it, too; take it out of one of them"
+                )));
+            }
+            if knobs.iter().any(|known| known == name) {
+                return Err(Failure::input(format!(
+                    "--knob {word}: {name} is named twice; name it once"
+                )));
+            }
+            let choice = Choice::of_knob(knob, values);
+            choices.push(choice.map_err(|why| Failure::input(format!("--knob {word}: {why}")))?);
+            knobs.push(name.to_string());
+        }
+        Ok(Space { policy: label.to_string(), knobs, choices })
+    }
+
+    /// Takes the policy whose knobs are varied out of a list: it is all that is run.
+    fn taken(
+        file: &str,
+        policies: &mut Vec<Contender>,
+        knobs: &mut Vec<Vec<Factor>>,
+    ) -> Result<Self, Failure> {
+        let varied: Vec<usize> = (0..knobs.len()).filter(|at| !knobs[*at].is_empty()).collect();
+        let [at] = varied[..] else {
+            let why = match varied.len() {
+                0 => "no knob is varied; name knobs and their values under [knobs.POLICY]",
+                _ => "knobs of several policies are varied; one policy is tuned at a time",
+            };
+            return Err(bad(file, "knobs", why));
+        };
+        let policy = policies[at].label().to_string();
+        let (names, choices) = knobs[at].drain(..).map(|it| (it.name, it.choice)).unzip();
+        *policies = vec![policies.swap_remove(at)];
+        *knobs = vec![Vec::new()];
+        Ok(Space { policy, knobs: names, choices })
+    }
+
+    /// How a search sees each knob.
+    pub fn axes(&self) -> Vec<Axis> {
+        let axis = |choice: &Choice| match choice.count() {
+            Some(count) if !choice.is_ordered() => Axis::Words(count),
+            _ => Axis::Ordered,
+        };
+        self.choices.iter().map(axis).collect()
+    }
+
+    /// The values of all knobs at a place.
+    pub fn levels(&self, place: &[f64]) -> Vec<Level> {
+        self.choices.iter().zip(place).map(|(choice, part)| choice.at(*part)).collect()
+    }
+
+    /// The place that is nearest to the defaults.
+    pub fn defaults(&self) -> Vec<f64> {
+        let read = Contender::parse(&self.policy).ok();
+        let instance = read.as_ref().and_then(Contender::policy);
+        let value = |knob: &String| {
+            let knobs = instance?.policy.knobs;
+            Some(knobs.iter().find(|known| known.name == *knob)?.variable.default as f64)
+        };
+        let parts = self.knobs.iter().zip(&self.choices);
+        parts.map(|(knob, choice)| choice.part_of(value(knob).unwrap_or(0.0))).collect()
+    }
+
+    /// The policy with these values, as results name it.
+    pub fn label(&self, levels: &[Level]) -> String {
+        with_knobs(&self.policy, self.knobs.iter().map(String::as_str), levels)
+    }
+}
+
+/// A policy with these values of its knobs, as `--policy` reads it and results name it: knobs at their defaults are left
+/// out.
+fn with_knobs<'k>(policy: &str, knobs: impl Iterator<Item = &'k str>, levels: &[Level]) -> String {
+    let mut label = policy.to_string();
+    for (knob, level) in knobs.zip(levels) {
+        label.push(if label.contains(':') { ',' } else { ':' });
+        label += &format!("{knob}={}", level.text);
+    }
+    let read = Contender::parse(&label);
+    read.map_or_else(|_| label.clone(), |contender| contender.label().to_string())
+}
+
+/// The same settings with other workloads.
+fn elsewhere(settings: &[Setting], workloads: &[String]) -> Vec<Setting> {
+    let mut all: Vec<Setting> = Vec::new();
+    for setting in settings {
+        for workload in workloads {
+            let mut other = setting.clone();
+            other.levels[0] = Level { text: workload.clone(), number: None };
+            if !all.iter().any(|known| known.levels == other.levels) {
+                all.push(other);
+            }
+        }
+    }
+    all
 }
 
 /// The error of TOML's reader in one line.
@@ -360,10 +569,10 @@ impl Drawn<'_> {
             }
             self.check_count(own.saturating_mul(count).saturating_mul(seeds))?;
             if at == 0 && !knobs.is_empty() {
-                variants.push(self.variant(0, Vec::new())?);
+                variants.push(self.variant(0, Vec::new()));
             }
             for levels in product(knobs.iter().filter_map(|knob| knob.choice.levels())) {
-                variants.push(self.variant(at, levels)?);
+                variants.push(self.variant(at, levels));
             }
         }
         let variants = Rc::new(once_each(variants));
@@ -404,29 +613,24 @@ impl Drawn<'_> {
             columns.iter().map(|column| column[point].clone()).collect::<Vec<Level>>()
         };
         let setting = |point: usize| {
-            let mut variants = Vec::new();
+            let mut variants: Vec<Variant> = Vec::new();
             if !self.knobs[0].is_empty() {
-                variants.push(self.variant(0, Vec::new())?);
+                variants.push(self.variant(0, Vec::new()));
             }
             for (at, columns) in own.iter().enumerate() {
-                variants.push(self.variant(at, row(columns, point))?);
+                variants.push(self.variant(at, row(columns, point)));
             }
             let variants = Rc::new(once_each(variants));
-            Ok(Setting { levels: row(&common, point), variants })
+            Setting { levels: row(&common, point), variants }
         };
-        (0..points).map(setting).collect()
+        Ok((0..points).map(setting).collect())
     }
 
     /// A policy of the list with these values of its knobs.
-    fn variant(&self, policy: usize, levels: Vec<Level>) -> Result<Variant, Failure> {
-        let mut label = self.policies[policy].label().to_string();
-        for (knob, level) in self.knobs[policy].iter().zip(&levels) {
-            label.push(if label.contains(':') { ',' } else { ':' });
-            label += &format!("{}={}", knob.name, level.text);
-        }
-        // As results name it: knobs at their defaults are left out.
-        let label = Contender::parse(&label)?.label().to_string();
-        Ok(Variant { policy, label, levels })
+    fn variant(&self, policy: usize, levels: Vec<Level>) -> Variant {
+        let knobs = self.knobs[policy].iter().map(|knob| knob.name.as_str());
+        let label = with_knobs(self.policies[policy].label(), knobs, &levels);
+        Variant { policy, label, levels }
     }
 
     fn check_count(&self, runs: usize) -> Result<(), Failure> {
@@ -477,7 +681,8 @@ mod tests {
         let both = if keys.contains("machine") { "" } else { BOTH };
         let tables = if tables.is_empty() { String::new() } else { format!("[{tables}") };
         let text = format!("{both}{keys}\n{tables}\n");
-        Design::parse("it.toml", &text, "".as_ref()).map_err(|failure| failure.to_string())
+        Design::parse("it.toml", &text, "".as_ref(), Purpose::Sweep)
+            .map_err(|failure| failure.to_string())
     }
 
     fn labels(setting: &Setting) -> Vec<&str> {

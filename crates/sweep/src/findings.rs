@@ -13,7 +13,6 @@ use terminal::Failure;
 use crate::choice::Level;
 use crate::design::{Design, Setting, Variant};
 use crate::digest::Digest;
-use crate::measured::Measured;
 use crate::run::Came;
 use crate::statistics::{Explained, Mean};
 use crate::store::Store;
@@ -23,8 +22,6 @@ const EXPLAINS: f64 = 0.01;
 /// A factor with more numbers than that is divided into [`PARTS`] parts.
 const NUMBERS: usize = 8;
 const PARTS: usize = 4;
-/// Shorter waits count as this long, ns.
-const WAIT_LEAST_NS: u64 = 1_000;
 
 /// What a sweep found.
 #[derive(Debug, Serialize)]
@@ -246,7 +243,7 @@ pub fn findings(design: &Design, store: &Store, program: Digest) -> Result<Findi
             (Came::Measured(own), base) => {
                 cell.kept += usize::from(design.objective.holds(own));
                 if let Came::Measured(base) = base {
-                    cell.waits.push(longer(own, base));
+                    cell.waits.push(own.wait.longer_than(base.wait).ln());
                 }
             }
         }
@@ -274,12 +271,6 @@ pub fn findings(design: &Design, store: &Store, program: Digest) -> Result<Findi
         variants,
         failed: failed.into_values().collect(),
     })
-}
-
-/// The logarithm of how many times as long 99 % of waits are.
-fn longer(own: &Measured, base: &Measured) -> f64 {
-    let ns = |run: &Measured| run.wait.p99_ns.max(WAIT_LEAST_NS) as f64;
-    (ns(own) / ns(base)).ln()
 }
 
 impl<'d> Cell<'d> {

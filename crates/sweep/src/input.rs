@@ -82,7 +82,9 @@ impl Inputs {
                 let digest = Digest::of_file(&path).map_err(|error| unreadable(name, &error))?;
                 (job, Some(digest))
             }
-            None if words.len() > 1 => (Job::Command { argv: words, with: Vec::new() }, None),
+            None if words.len() > 1 || name == "hackbench" => {
+                (Job::Command { argv: words, with: Vec::new() }, None)
+            }
             None => (Job::named(name.as_ref())?, None),
         };
         let input = Input { name: name.to_string(), digest };

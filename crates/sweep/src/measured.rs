@@ -39,6 +39,17 @@ pub struct Waits {
     pub max_ns: u64,
 }
 
+/// Shorter waits count as this long, ns: a ratio to nothing tells nothing.
+const WAIT_LEAST_NS: u64 = 1_000;
+
+impl Waits {
+    /// How many times as long 99 % of the waits are as those of another run.
+    pub fn longer_than(self, other: Waits) -> f64 {
+        let ns = |waits: Waits| waits.p99_ns.max(WAIT_LEAST_NS) as f64;
+        ns(self) / ns(other)
+    }
+}
+
 /// Figures of a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]

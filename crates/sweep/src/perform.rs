@@ -129,6 +129,7 @@ fn each(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::design::Purpose;
 
     #[test]
     fn each_is_done_once_on_all_threads() {
@@ -176,8 +177,10 @@ mod tests {
     #[test]
     fn what_was_done_is_not_done_again_and_the_number_of_threads_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let (design, program) =
-            (Design::parse("it.toml", DESIGN, "".as_ref()).unwrap(), Digest::of(b"it"));
+        let (design, program) = (
+            Design::parse("it.toml", DESIGN, "".as_ref(), Purpose::Sweep).unwrap(),
+            Digest::of(b"it"),
+        );
         check(&design).unwrap();
         let results = |threads: usize| {
             let mut store = Store::open(&folder.path().join(threads.to_string())).unwrap();
@@ -204,8 +207,9 @@ mod tests {
         let path = folder.path().join("a.json");
         std::fs::write(&path, r#"{"tasks": {"a": {"run": 10, "loop": 1, "cpus": [7]}}}"#).unwrap();
         let text = DESIGN.replace("agree-1", path.to_str().unwrap());
-        let refused =
-            check(&Design::parse("it.toml", &text, "".as_ref()).unwrap()).unwrap_err().to_string();
+        let refused = check(&Design::parse("it.toml", &text, "".as_ref(), Purpose::Sweep).unwrap())
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("may run on none of the machine's CPUs"), "{refused}");
     }
 }

@@ -94,9 +94,12 @@ pub struct Stage {
 /// What a stage is made of.
 type Made = (Input, Vec<(String, u64)>, Input, u32);
 
+/// A stage that one thread makes, and for which others wait.
+type Place = Arc<OnceLock<Result<Arc<Stage>, Failure>>>;
+
 /// The stages of the last runs: runs that differ in policy and seed alone share one.
 #[derive(Debug, Default)]
-pub struct Stages(Mutex<VecDeque<(Made, Arc<OnceLock<Result<Arc<Stage>, Failure>>>)>>);
+pub struct Stages(Mutex<VecDeque<(Made, Place)>>);
 
 /// So many stages are kept: more than there are threads, so that none is made twice.
 const KEPT: usize = 64;
@@ -111,7 +114,7 @@ impl Stages {
                 Some((_, place)) => place.clone(),
                 None => {
                     all.truncate(KEPT - 1);
-                    let place = Arc::default();
+                    let place = Place::default();
                     all.push_front((made, Arc::clone(&place)));
                     place
                 }

@@ -16,6 +16,7 @@ use crate::findings::{Effects, Findings, OfVariant, Winner, each};
 use crate::run::Came;
 use crate::statistics::Mean;
 use crate::store::Store;
+use crate::tune::{Tried, Tuned};
 
 /// Most variants in a terminal's table, and in a heat map.
 const VARIANTS: usize = 12;
@@ -134,7 +135,7 @@ pub fn text(findings: &Findings, style: Style) -> String {
 pub fn page(findings: &Findings, again: &str) -> String {
     let headings = headings(findings);
     let [what, means] = heading(findings);
-    let [what, means, again] = [&what, &means, again].map(|line| html::escape(line));
+    let [what, means, again] = [&what, &means, again].map(html::escape);
     let mut body = format!("<p>{what}<br>\n{means}</p>\n<p>Again with: <code>{again}</code></p>\n");
     let mut sorted = best(findings).0;
     let rest = findings.variants.iter().filter(|of| !sorted.iter().any(|it| it.label == of.label));
@@ -207,6 +208,108 @@ fn effects(of: &Effects) -> String {
         body += &html::figure(&caption, &heat(&caption, &pair.columns, &rows));
     }
     body
+}
+
+/// What a search says, in lines.
+fn found(tuned: &Tuned) -> Vec<String> {
+    let Tuned { policy, objective, .. } = tuned;
+    let seeds = "with seeds that the search has not seen";
+    let mut lines = Vec::new();
+    match (&tuned.best, tuned.gain) {
+        (Some(best), Some(of)) if tuned.defaults_keep_limits => {
+            lines.push(format!("{best}: {} times as good as {policy} in {objective}, {seeds}.", gain(of)));
+        }
+        (Some(best), Some(of)) => lines.push(format!(
+            "{best} keeps the limits of {objective}, which {policy} breaks; it is {} times as good, {seeds}.",
+            gain(of)
+        )),
+        (None, _) if !tuned.tried.iter().any(|it| it.gain.is_some()) => {
+            lines.push(format!("Nothing found: no value keeps the limits of {objective}."));
+        }
+        (None, Some(of)) => lines.push(format!(
+            "Nothing to gain: {policy} stays. The best of the search, {}, is {} times as good, {seeds}.",
+            tuned.tried[0].label,
+            gain(of)
+        )),
+        (_, None) => lines.push(format!("Nothing to gain: {policy} stays, no value is better.")),
+    }
+    if let Some(of) = tuned.gain_elsewhere {
+        lines.push(format!("With workloads that were held out, it is {} times as good.", gain(of)));
+    }
+    if let Some(wait) = tuned.wait_p99 {
+        lines.push(format!("99 % of waits are up to {} times as long.", digits(wait)));
+    }
+    lines.push(format!(
+        "{} tried in {}.",
+        plural(tuned.tried.len(), "candidate"),
+        plural(tuned.searched_by, "simulation")
+    ));
+    lines
+}
+
+/// A row for each candidate of a search: its knobs, its gain, and how many seeds it had.
+fn candidates(tuned: &Tuned, most: usize) -> (Vec<String>, Vec<Vec<String>>) {
+    let knobs: Vec<&String> = tuned
+        .tried
+        .iter()
+        .find(|it| !it.knobs.is_empty())
+        .map_or(Vec::new(), |it| it.knobs.keys().collect());
+    let mut headings = vec!["candidate".to_string()];
+    headings.extend(knobs.iter().map(ToString::to_string));
+    headings.extend(["gain", "seeds"].map(String::from));
+    let row = |it: &Tried| {
+        let mut row = vec![it.label.clone()];
+        row.extend(knobs.iter().map(|knob| it.knobs.get(*knob).cloned().unwrap_or("–".into())));
+        row.push(it.gain.map_or("–".into(), digits));
+        row.push(it.seeds.to_string());
+        row
+    };
+    (headings, tuned.tried.iter().take(most).map(row).collect())
+}
+
+/// What a search found, for a terminal.
+pub fn tuned_text(tuned: &Tuned, style: Style) -> String {
+    let (headings, rows) = candidates(tuned, VARIANTS);
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let lines: String = found(tuned).iter().map(|line| wrapped(line, style)).collect();
+    format!("{lines}\n{}", table(&headings, &rows, Align::Right, style))
+}
+
+/// What a search found, as a page.
+pub fn tuned_page(tuned: &Tuned, again: &str) -> String {
+    let lines = found(tuned)
+        .iter()
+        .map(|line| format!("<p>{}</p>\n", html::escape(line)))
+        .collect::<String>();
+    let mut body = format!(
+        "<div class=\"answer {}\">\n{lines}</div>\n",
+        if tuned.best.is_some() { "gain" } else { "none" }
+    );
+    body += &format!("<p>Again with: <code>{}</code></p>\n", html::escape(again));
+    let knobs = tuned.tried.iter().find(|it| !it.knobs.is_empty());
+    for knob in knobs.into_iter().flat_map(|it| it.knobs.keys()) {
+        let dot = |(at, it): (usize, &Tried)| {
+            let text = it.knobs.get(knob)?;
+            let value = value_of(text)?;
+            Some(Dot { name: it.label.clone(), at: (value, it.gain?), best: at == 0 })
+        };
+        let dots: Vec<Dot> = tuned.tried.iter().enumerate().filter_map(dot).collect();
+        if dots.len() > 1 {
+            let caption = format!("Gain in the search by {knob}; the best candidate is named");
+            let axis = format!("{knob} (times in ms)");
+            body += &html::figure(&caption, &scatter(&caption, &axis, "gain", &dots));
+        }
+    }
+    let (headings, rows) = candidates(tuned, usize::MAX);
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    body += &html::table("All candidates, the best first", &headings, &rows);
+    html::page(&format!("{}: {} tuned", tuned.title, tuned.policy), &body)
+}
+
+/// A knob's value as a number; times in ms.
+fn value_of(text: &str) -> Option<f64> {
+    let time = || humantime::parse_duration(text).ok().map(|time| time.as_secs_f64() * 1e3);
+    text.parse().ok().or_else(time)
 }
 
 /// A row for each run, the units in the columns' names; empty where nothing is known.
