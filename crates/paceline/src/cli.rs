@@ -47,6 +47,11 @@ pub enum Verb {
         after_help = "Examples:\n  paceline sweep slices.toml\n  paceline sweep slices.toml --list\n  paceline sweep slices.toml --csv runs.csv --report slices.html"
     )]
     Sweep(Sweep),
+    /// Search the values of a policy's knobs that are best for a workload, and confirm them
+    #[command(
+        after_help = "Examples:\n  paceline tune --policy flsched -- ./job\n  paceline tune --policy flsched --knob slice=1ms..50ms --knob pull --objective p99:web --workload job.trace\n  paceline tune --sweep slices.toml --report tuned.html"
+    )]
+    Tune(Box<Tune>),
     /// Put a policy in charge of this machine, until Ctrl-C (needs root, unless --by affinity)
     #[command(
         after_help = "Examples:\n  paceline run flsched --for 60s\n  paceline run cas -- make -j8\n  paceline run min-fair --by affinity --for 60s"
@@ -167,6 +172,61 @@ pub struct Sweep {
     /// Print what was found as one JSON object; all else goes to standard error
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `tune`.
+#[derive(Args, Debug)]
+pub struct Tune {
+    /// The policy, with knobs that stay as they are: NAME:knob=value,knob=value [default: paceline]
+    #[arg(long, value_name = "POLICY", add = ArgValueCompleter::new(complete::policies))]
+    pub policy: Option<String>,
+    /// A knob that is searched, and its values: NAME, NAME=FROM..TO, or NAME=VALUE,VALUE; may be repeated [default: slice]
+    #[arg(long, value_name = "KNOB", conflicts_with = "sweep")]
+    pub knob: Vec<String>,
+    /// What is to be better: speed, elapsed, throughput, p50, p95, p99, longest, switches or migrations; of one program
+    /// as in p99:web; with limits as in "throughput s.t. p99:web <= 5ms" [default: speed]
+    #[arg(long, value_name = "TEXT", conflicts_with = "sweep")]
+    pub objective: Option<String>,
+    /// A simulated machine: a name, a TOML file, or this [default: numa-2x4; for a recording, plain-N of its number of
+    /// CPUs]
+    #[arg(long, value_name = "MACHINE", conflicts_with = "sweep", add = ArgValueCompleter::new(complete::machines))]
+    pub machine: Option<String>,
+    /// A workload that comes along (see `paceline list`), rt-app JSON, or a recording
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["sweep", "command"], add = ArgValueCompleter::new(complete::workloads))]
+    pub workload: Option<PathBuf>,
+    /// A sweep's file: the knobs of one policy are searched, for all its workloads and machines together
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "policy"])]
+    pub sweep: Option<PathBuf>,
+    /// Most simulations of the search; what confirms it comes on top
+    #[arg(long, value_name = "N", default_value = "200", allow_negative_numbers = true, value_parser = whole::<10, 1_000_000>)]
+    pub budget: u32,
+    /// Run the defaults and what was found on this ground, too
+    #[arg(long, value_name = "GROUND", conflicts_with = "sweep")]
+    pub confirm: Option<Real>,
+    /// Keep each run's result in this file; runs that are in it already are not run again
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+    /// Simulations at a time [default: one for each CPU]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<1, 1024>)]
+    pub jobs: Option<u32>,
+    /// Write a report: one HTML page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print what was found as one JSON object; all else goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// A command, after `--`: it is recorded here (needs root), or modelled if it is hackbench
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Grounds that run programs.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Real {
+    /// A stock kernel in QEMU
+    Vm,
+    /// This machine's own kernel (needs root)
+    Here,
 }
 
 /// A time, or how one is given.

@@ -51,6 +51,7 @@ mod shares;
 mod sweeps;
 mod telling;
 mod tried;
+mod tune;
 mod verdict;
 
 use std::process::ExitCode;
@@ -88,6 +89,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         }
         Verb::Repro(repro) => repro::run(&repro),
         Verb::Sweep(sweep) => sweeps::run(&sweep),
+        Verb::Tune(tune) => tune::run(&tune),
         Verb::Run(run) => run::run(&run),
         Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Measure(measure) => measure::run(&measure),

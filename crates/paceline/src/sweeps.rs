@@ -1,33 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `paceline sweep`: thousands of simulations from one file.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use report::text::plural;
-use sweep::{Design, Digest, Store, show};
+use sweep::{Design, Digest, Purpose, Store, show};
 use terminal::files::write_report;
 use terminal::{Failure, Progress, interrupt, output, shell};
 
 use crate::cli::Sweep;
 use crate::export;
 
-/// What Ctrl-C says: where results are kept, how many, and of how many runs.
-static KEPT: Mutex<Option<PathBuf>> = Mutex::new(None);
-static DONE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
-
 /// Runs what is missing, and shows what all runs say.
 pub fn run(arguments: &Sweep) -> Result<(), Failure> {
-    let design = Design::read(&arguments.file)?;
+    let design = Design::read(&arguments.file, Purpose::Sweep)?;
     sweep::check(&design)?;
     let path = arguments.results.clone();
     let path = path.unwrap_or_else(|| arguments.file.with_extension("results"));
     check_files(arguments, &design, &path)?;
-    let program = Digest::of_this_program().map_err(|error| {
-        Failure::run(format!("cannot read this program, which results belong to: {error}"))
-    })?;
+    let program = program()?;
     let is_new = !path.exists();
     let mut store = Store::open(&path)?;
     if let Some(note) = store.note() {
@@ -44,16 +39,14 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
         return output::print(&format!("{told}\n"));
     }
     if !missing.left.is_empty() {
-        tell_when_interrupted(&store, known, missing.runs)?;
+        let kept = Kept::tell_when_interrupted(path, known, Some(missing.runs))?;
+        interrupt::ends()?;
         let progress = Progress::new(missing.left.len() as u64);
         progress.phase(&told);
-        let threads = arguments.jobs.map_or_else(
-            || available_parallelism().map_or(1, std::num::NonZero::get),
-            |jobs| jobs as usize,
-        );
+        let threads = threads(arguments.jobs);
         sweep::perform(&missing.left, &design.inputs, &mut store, threads, || {
-            DONE[0].fetch_add(1, Ordering::Relaxed);
             progress.step();
+            kept.count();
         })?;
     }
     let findings = sweep::findings(&design, &store, program)?;
@@ -65,9 +58,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
         false => show::text(&findings, output::style()),
     })?;
     if let Some(report) = &arguments.report {
-        let words: Vec<String> = std::env::args().skip(1).collect();
-        let words = ["paceline"].into_iter().chain(words.iter().map(String::as_str));
-        write_report(report, &show::page(&findings, &shell::line(words)), arguments.json)?;
+        write_report(report, &show::page(&findings, &again()), arguments.json)?;
     }
     Ok(())
 }
@@ -83,20 +74,57 @@ fn check_files(arguments: &Sweep, design: &Design, results: &Path) -> Result<(),
     export::check_files(&written, &read)
 }
 
-/// Makes Ctrl-C say that nothing is lost.
-fn tell_when_interrupted(store: &Store, known: usize, of: usize) -> Result<(), Failure> {
-    *KEPT.lock().expect("nothing panics while it has it") = Some(store.path().to_path_buf());
-    DONE[0].store(known, Ordering::Relaxed);
-    DONE[1].store(of, Ordering::Relaxed);
-    interrupt::register_cleanup(|| {
-        let kept = KEPT.lock().expect("nothing panics while it has it");
-        let [done, of] = [&DONE[0], &DONE[1]].map(|count| count.load(Ordering::Relaxed));
-        if let Some(path) = &*kept {
-            output::say(&format!(
-                "\n{done} of {of} runs are kept in {}; the same command goes on",
-                path.display()
-            ));
-        }
-    });
-    interrupt::ends()
+/// The program that results belong to.
+pub fn program() -> Result<Digest, Failure> {
+    Digest::of_this_program().map_err(|error| {
+        Failure::run(format!("cannot read this program, which results belong to: {error}"))
+    })
+}
+
+/// Simulations at a time.
+pub fn threads(jobs: Option<u32>) -> usize {
+    let all = || available_parallelism().map_or(1, NonZero::get);
+    jobs.map_or_else(all, |jobs| jobs as usize)
+}
+
+/// The command as it was called.
+pub fn again() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    shell::line(["paceline"].into_iter().chain(words.iter().map(String::as_str)))
+}
+
+/// How many results are kept: what Ctrl-C says.
+pub struct Kept(());
+
+/// The file of results, how many of them are kept, and of how many; 0: not known.
+static KEPT: Mutex<Option<PathBuf>> = Mutex::new(None);
+static DONE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+impl Kept {
+    /// From here on Ctrl-C says that nothing is lost.
+    pub fn tell_when_interrupted(
+        path: PathBuf,
+        known: usize,
+        of: Option<usize>,
+    ) -> Result<Self, Failure> {
+        *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
+        DONE[0].store(known, Ordering::Relaxed);
+        DONE[1].store(of.unwrap_or(0), Ordering::Relaxed);
+        interrupt::register_cleanup(|| {
+            let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(path) = &*kept else { return };
+            let [done, of] = [&DONE[0], &DONE[1]].map(|count| count.load(Ordering::Relaxed));
+            let runs = match of {
+                0 => plural(done, "new run"),
+                of => format!("{done} of {of} runs"),
+            };
+            output::say(&format!("\n{runs} kept in {}; the same command goes on", path.display()));
+        });
+        Ok(Kept(()))
+    }
+
+    /// One more is kept.
+    pub fn count(&self) {
+        DONE[0].fetch_add(1, Ordering::Relaxed);
+    }
 }

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `paceline tune`: the values of a policy's knobs that are best for a workload.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+use comparison::{Contender, Job, Plan, replay};
+use measuring::THIS;
+use report::text::digits;
+use report::{Results, Spread};
+use serde::Serialize;
+use sweep::{Design, Objective, Purpose, Space, Store, Tuned, show};
+use terminal::files::write_report;
+use terminal::{Failure, Progress, interrupt, output, shell};
+
+use crate::cli::{Cli, Real, Record, Tune, Verb};
+use crate::sweeps::{Kept, again, program, threads};
+use crate::{export, record, request};
+
+/// The policy if none is named.
+const POLICY: &str = "paceline";
+/// The machine of workloads that are no recordings.
+const MACHINE: &str = "numa-2x4";
+/// The longest simulation, on its own clock.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Boots of a guest that confirm what was found.
+const BOOTS: &str = "5";
+
+/// What was found, and what a real kernel says of it.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    tuned: Tuned,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confirmed: Option<Confirmed>,
+}
+
+/// How the defaults and what was found compare on a kernel.
+#[derive(Serialize)]
+struct Confirmed {
+    ground: &'static str,
+    /// Elapsed time of the defaults, times that of what was found.
+    gain: Option<Spread>,
+    /// 99th percentile of waits under what was found, times that under the defaults.
+    wait_p99: Option<f64>,
+}
+
+/// Searches, confirms, and shows what was found.
+pub fn run(arguments: &Tune) -> Result<(), Failure> {
+    let scratch = interrupt::guard()?;
+    check_files(arguments)?;
+    let ground = arguments.confirm;
+    // What a ground refuses is told before the search.
+    let policy = arguments.policy.as_deref().unwrap_or(POLICY);
+    ground.map_or(Ok(()), |ground| comparison(arguments, &[policy], ground).map(drop))?;
+    let (design, recorded) = design(arguments, scratch.path())?;
+    sweep::check(&design)?;
+    let results = arguments.results.clone();
+    let mut store =
+        Store::open(&results.clone().unwrap_or_else(|| scratch.path().join("results")))?;
+    if let Some(note) = store.note() {
+        output::say(&format!("paceline: {note}"));
+    }
+    let kept = results.map(|path| Kept::tell_when_interrupted(path, 0, None)).transpose()?;
+    let most = arguments.budget as usize;
+    let progress = Progress::new(most as u64);
+    progress.phase(&format!("{}: tuning {}", design.title, design.policies[0]));
+    let tuned =
+        sweep::tune(&design, &mut store, program()?, threads(arguments.jobs), most, || {
+            progress.step();
+            kept.iter().for_each(Kept::count);
+        })?;
+    drop(progress);
+    let confirmed = match (&tuned.best, ground) {
+        (Some(best), Some(ground)) => Some(confirm(arguments, &[&tuned.policy, best], ground)?),
+        _ => None,
+    };
+    let answer = Answer { tuned, confirmed };
+    output::print(&match arguments.json {
+        true => serde_json::to_string_pretty(&answer).expect("it is plain data") + "\n",
+        false => text(&answer),
+    })?;
+    if let Some(report) = &arguments.report {
+        write_report(report, &show::tuned_page(&answer.tuned, &again()), arguments.json)?;
+    }
+    recorded
+}
+
+/// What is searched, and how a recorded command ended.
+fn design(arguments: &Tune, scratch: &Path) -> Result<(Design, Result<(), Failure>), Failure> {
+    if let Some(file) = &arguments.sweep {
+        return Ok((Design::read(file, Purpose::Tune)?, Ok(())));
+    }
+    let policy = Contender::parse(arguments.policy.as_deref().unwrap_or(POLICY))?;
+    let space = Space::of_words(&policy, &arguments.knob)?;
+    let objective = arguments.objective.as_deref().unwrap_or("speed");
+    let objective: Objective =
+        objective.parse().map_err(|why| Failure::input(format!("--objective: {why}")))?;
+    let mut ended = Ok(());
+    let (title, workload) = match (&arguments.workload, &arguments.command[..]) {
+        (Some(path), _) => (path.display().to_string(), path.display().to_string()),
+        (None, []) => {
+            return Err(Failure::input(
+                "nothing to tune for; name a workload or a recording with --workload, a sweep with --sweep, or a command \
+                 after --",
+            ));
+        }
+        (None, command) => {
+            let line = shell::line(command.iter().map(String::as_str));
+            let job = Job::Command { argv: command.to_vec(), with: Vec::new() };
+            match job.model() {
+                Ok(_) => (line.clone(), line),
+                Err(_) => {
+                    let file = scratch.join("recording");
+                    ended = recorded(command, &file)?;
+                    (line, file.display().to_string())
+                }
+            }
+        }
+    };
+    let machine = match &arguments.machine {
+        Some(machine) => machine.clone(),
+        None => machine_of(Path::new(&workload), !arguments.command.is_empty())?,
+    };
+    let limit_ns = LIMIT.as_nanos() as u64;
+    let design = Design::of_one(&title, &workload, &machine, space, objective, limit_ns)?;
+    Ok((design, ended))
+}
+
+/// What was recorded here is replayed on this machine, and another recording on as many CPUs as it was made on.
+fn machine_of(workload: &Path, here: bool) -> Result<String, Failure> {
+    if !replay::is_recording(workload) {
+        return Ok(MACHINE.to_string());
+    }
+    match here {
+        true => Ok(THIS.to_string()),
+        false => {
+            let cpus = replay::recorded_cpus(workload)?;
+            let plain = machine::plain(cpus).map(|machine| machine.name);
+            plain.ok_or_else(|| {
+                let workload = workload.display();
+                Failure::input(format!(
+                    "{workload}: recorded on {cpus} CPUs; name a machine with --machine"
+                ))
+            })
+        }
+    }
+}
+
+/// Records a command. Returns how it ended.
+fn recorded(command: &[String], file: &Path) -> Result<Result<(), Failure>, Failure> {
+    let kept = record::take_quietly(&Record {
+        output: file.to_path_buf(),
+        duration: None,
+        calls: false,
+        perfetto: None,
+        json: true,
+        command: command.to_vec(),
+    })?;
+    Ok(kept.ended)
+}
+
+/// Refuses to write a file over another one, and files that cannot be written.
+fn check_files(arguments: &Tune) -> Result<(), Failure> {
+    let named = |option, path: &Option<PathBuf>| path.clone().map(|path| (option, path));
+    let written = [named("--results", &arguments.results), named("--report", &arguments.report)];
+    let read = [named("the sweep", &arguments.sweep), named("the workload", &arguments.workload)];
+    let written: Vec<_> = written.into_iter().flatten().collect();
+    export::check_files(&written, &read.into_iter().flatten().collect::<Vec<_>>())
+}
+
+/// A comparison of these policies with the same command or workload.
+fn comparison(arguments: &Tune, policies: &[&str], ground: Real) -> Result<Plan, Failure> {
+    let (name, times) = match ground {
+        Real::Vm => ("vm", "--boots"),
+        Real::Here => ("here", "--runs"),
+    };
+    let mut words: Vec<OsString> =
+        ["paceline", "compare", "--on", name, times, BOOTS].map(Into::into).to_vec();
+    policies.iter().for_each(|policy| words.extend(["--policy", policy].map(Into::into)));
+    match (&arguments.workload, &arguments.command[..]) {
+        (None, []) => {
+            return Err(Failure::input(
+                "--confirm needs a command after --, or a --workload that a kernel can run",
+            ));
+        }
+        (Some(workload), _) => words.extend(["--workload".into(), workload.into()]),
+        (None, command) => {
+            words.push("--".into());
+            words.extend(command.iter().map(Into::into));
+        }
+    }
+    let Verb::Compare(compare) = Cli::try_parse_from(words).expect("it is a sound line").verb
+    else {
+        unreachable!("it is a comparison")
+    };
+    request::plan(&compare)
+}
+
+/// Runs it under the defaults and under what was found.
+fn confirm(arguments: &Tune, policies: &[&str], ground: Real) -> Result<Confirmed, Failure> {
+    let plan = comparison(arguments, policies, ground)?;
+    let name = plan.ground.on().name();
+    let progress = Progress::new(plan.steps());
+    progress.phase(&format!("confirming it on {name}"));
+    let measured = plan.run(&progress)?;
+    drop(progress);
+    let results = Results::new(plan.setting(), &measured.outcomes, false);
+    let [first, own] = &results.summary[..] else {
+        return Err(Failure::run(format!("on {name} one of both has no result")));
+    };
+    let inverse = |ratio: Spread| Spread {
+        median: 1.0 / ratio.median,
+        min: 1.0 / ratio.max,
+        max: 1.0 / ratio.min,
+    };
+    let waits = own.wait_p99_s.zip(first.wait_p99_s);
+    Ok(Confirmed {
+        ground: name,
+        gain: own.vs_first_range.map(inverse),
+        wait_p99: waits.map(|(own, first)| own.median / first.median),
+    })
+}
+
+fn text(answer: &Answer) -> String {
+    let confirmed = answer.confirmed.as_ref().map_or(String::new(), |of| {
+        let gain = of.gain.map_or("no gain was measured".into(), |gain| {
+            let range = report::figure::range(gain.min, gain.max);
+            format!("{}{range} times as fast as the defaults", digits(gain.median))
+        });
+        let waits = of.wait_p99.map_or(String::new(), |wait| {
+            format!("; 99 % of waits are up to {} times as long", digits(wait))
+        });
+        format!("On {}: {gain}{waits}.\n\n", of.ground)
+    });
+    confirmed + &show::tuned_text(&answer.tuned, output::style())
+}
