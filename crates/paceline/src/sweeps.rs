@@ -47,6 +47,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
         sweep::perform(&missing.left, &design.inputs, &mut store, threads, || {
             progress.step();
             kept.count();
+            Ok(())
         })?;
     }
     let findings = sweep::findings(&design, &store, program)?;

@@ -71,6 +71,7 @@ pub fn run(arguments: &Tune) -> Result<(), Failure> {
         sweep::tune(&design, &mut store, program()?, threads(arguments.jobs), most, || {
             progress.step();
             kept.iter().for_each(Kept::count);
+            Ok(())
         })?;
     drop(progress);
     let confirmed = match (&tuned.best, ground) {

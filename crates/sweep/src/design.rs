@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use comparison::{Contender, contender};
 use rand::seq::SliceRandom;
@@ -96,7 +96,7 @@ pub struct Setting {
     /// In the order of [`Design::factors`].
     pub levels: Vec<Level>,
     /// The first one is what all are compared with.
-    pub variants: Rc<Vec<Variant>>,
+    pub variants: Arc<Vec<Variant>>,
 }
 
 /// A policy with its knobs.
@@ -253,7 +253,7 @@ impl Design {
             factors: [WORKLOAD, MACHINE].map(String::from).to_vec(),
             knobs: vec![Vec::new()],
             seeds: vec![1],
-            settings: vec![Setting { levels, variants: Rc::new(vec![policy]) }],
+            settings: vec![Setting { levels, variants: Arc::new(vec![policy]) }],
             inputs,
             is_sample: false,
             space: Some(space),
@@ -575,7 +575,7 @@ impl Drawn<'_> {
                 variants.push(self.variant(at, levels));
             }
         }
-        let variants = Rc::new(once_each(variants));
+        let variants = Arc::new(once_each(variants));
         self.check_count(variants.len().saturating_mul(count).saturating_mul(seeds))?;
         let settings = product(self.factors.iter().filter_map(|factor| factor.choice.levels()));
         Ok(settings
@@ -620,7 +620,7 @@ impl Drawn<'_> {
             for (at, columns) in own.iter().enumerate() {
                 variants.push(self.variant(at, row(columns, point)));
             }
-            let variants = Rc::new(once_each(variants));
+            let variants = Arc::new(once_each(variants));
             Setting { levels: row(&common, point), variants }
         };
         Ok((0..points).map(setting).collect())

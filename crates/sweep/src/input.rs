@@ -22,6 +22,14 @@ pub struct Input {
     pub digest: Option<Digest>,
 }
 
+impl Input {
+    /// The same without the name of its file, which says nothing of what is in it.
+    pub fn unnamed(&self) -> Input {
+        let name = if self.digest.is_some() { String::new() } else { self.name.clone() };
+        Input { name, digest: self.digest }
+    }
+}
+
 /// All machines and workloads of a sweep.
 #[derive(Debug, Default)]
 pub struct Inputs {
@@ -90,6 +98,62 @@ impl Inputs {
         let input = Input { name: name.to_string(), digest };
         self.workloads.insert(input.clone(), job);
         Ok(input)
+    }
+
+    /// A machine or a workload as another process has it: from a file of these contents, if it has a digest.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn add(
+        &mut self,
+        input: &Input,
+        is_machine: bool,
+        file: Option<&Path>,
+    ) -> Result<(), Failure> {
+        let known = match is_machine {
+            true => self.machines.contains_key(input),
+            false => self.workloads.contains_key(input),
+        };
+        if known {
+            return Ok(());
+        }
+        let name = file.map_or(input.name.clone(), |path| path.display().to_string());
+        match is_machine {
+            true => {
+                let added = self.add_machine(&name)?;
+                let machine = self.machines[&added].clone();
+                self.machines.insert(input.clone(), machine);
+            }
+            false => {
+                let added = self.add_workload(&name)?;
+                let job = self.workloads[&added].clone();
+                self.workloads.insert(input.clone(), job);
+            }
+        }
+        Ok(())
+    }
+
+    /// The contents of each file, by its digest: what another process needs.
+    ///
+    /// # Errors
+    /// A file cannot be read, has changed, or a machine is not from a file.
+    pub fn contents(&self) -> Result<BTreeMap<Digest, Vec<u8>>, Failure> {
+        let mut all = BTreeMap::new();
+        for path in &self.files {
+            let name = path.display().to_string();
+            let bytes = std::fs::read(path).map_err(|error| unreadable(&name, &error))?;
+            all.insert(Digest::of(&bytes), bytes);
+        }
+        for input in self.machines.keys().chain(self.workloads.keys()) {
+            if input.digest.is_some_and(|digest| !all.contains_key(&digest)) {
+                return Err(Failure::input(format!(
+                    "{} is in no file that could be sent, or has changed; write it to a file (`paceline measure -o \
+                     mine.toml`) and name that",
+                    input.name
+                )));
+            }
+        }
+        Ok(all)
     }
 
     /// A machine that was added.

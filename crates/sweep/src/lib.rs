@@ -26,7 +26,7 @@ pub use input::{Input, Inputs};
 pub use measured::{Measured, OfProgram, Waits};
 pub use objective::{NoObjective, Objective};
 pub use perform::{Missing, check, missing, perform};
-pub use run::{Came, Run, Stages};
+pub use run::{Came, Run, Stage, Stages};
 pub use statistics::{Explained, Mean};
 pub use store::Store;
 pub use tune::{Tried, Tuned, tune};

@@ -62,16 +62,16 @@ pub fn check(design: &Design) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does these runs, so many at a time, and keeps each result when it is there; then it calls `step`.
+/// Does these runs, so many at a time, and keeps each result when it is there; then it calls `step`, whose error ends it.
 ///
 /// # Errors
-/// The user's input is bad, or a result cannot be kept. Those before are kept.
+/// The user's input is bad, or a result cannot be kept, or that of `step`. Results before are kept.
 pub fn perform(
     left: &[(Digest, Run)],
     inputs: &Inputs,
     store: &mut Store,
     threads: usize,
-    mut step: impl FnMut(),
+    mut step: impl FnMut() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     each(
         left.len(),
@@ -79,8 +79,7 @@ pub fn perform(
         |at, stages| left[at].1.done(inputs, stages),
         |at, came| {
             store.put(left[at].0, &left[at].1, came)?;
-            step();
-            Ok(())
+            step()
         },
     )
 }
@@ -187,10 +186,10 @@ mod tests {
             let all = missing(&design, &store, program);
             assert_eq!((all.runs, all.left.len()), (6, 6));
             let some = &all.left[..4];
-            perform(some, &design.inputs, &mut store, threads, || {}).unwrap();
+            perform(some, &design.inputs, &mut store, threads, || Ok(())).unwrap();
             let rest = missing(&design, &store, program);
             assert_eq!((rest.runs, rest.left.len()), (6, 2));
-            perform(&rest.left, &design.inputs, &mut store, threads, || {}).unwrap();
+            perform(&rest.left, &design.inputs, &mut store, threads, || Ok(())).unwrap();
             assert!(missing(&design, &store, program).left.is_empty());
             assert_eq!(missing(&design, &store, Digest::of(b"new")).left.len(), 6);
             let came = |(key, _): &(Digest, Run)| store.get(*key).unwrap().unwrap();

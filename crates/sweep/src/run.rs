@@ -47,9 +47,12 @@ pub enum Came {
 }
 
 impl Run {
-    /// What this run's result is found by: another program, file, seed or knob has another one.
+    /// What this run's result is found by: another program, file, seed or knob has another one. A file that only has
+    /// another name has the same.
     pub fn key(&self, program: Digest) -> Digest {
-        let all = serde_json::to_vec(&(program, self)).expect("it is plain data");
+        let (machine, workload) = (self.machine.unnamed(), self.workload.unnamed());
+        let run = Run { machine, workload, ..self.clone() };
+        let all = serde_json::to_vec(&(program, run)).expect("it is plain data");
         Digest::of(&all)
     }
 
@@ -58,7 +61,14 @@ impl Run {
     /// # Errors
     /// The user's input is bad: there is no result to keep.
     pub fn done(&self, inputs: &Inputs, kept: &Stages) -> Result<Came, Failure> {
-        let stage = kept.stage(self, inputs)?;
+        self.on(&*kept.stage(self, inputs)?)
+    }
+
+    /// Does it on its stage.
+    ///
+    /// # Errors
+    /// The user's input is bad: there is no result to keep.
+    pub fn on(&self, stage: &Stage) -> Result<Came, Failure> {
         let scheduler = Contender::parse(&self.policy)?.scheduler()?;
         let mut scenario =
             Scenario::new(stage.machine.clone(), stage.workload.clone(), scheduler).seed(self.seed);
@@ -105,7 +115,11 @@ pub struct Stages(Mutex<VecDeque<(Made, Place)>>);
 const KEPT: usize = 64;
 
 impl Stages {
-    fn stage(&self, run: &Run, inputs: &Inputs) -> Result<Arc<Stage>, Failure> {
+    /// The stage of a run.
+    ///
+    /// # Errors
+    /// The user's input is bad.
+    pub fn stage(&self, run: &Run, inputs: &Inputs) -> Result<Arc<Stage>, Failure> {
         let costs = run.costs.iter().map(|(name, value)| (name.clone(), value.to_bits()));
         let made = (run.machine.clone(), costs.collect(), run.workload.clone(), run.pressure);
         let place = {

@@ -70,7 +70,7 @@ struct Asked<'t> {
     store: &'t mut Store,
     program: Digest,
     threads: usize,
-    step: &'t mut dyn FnMut(),
+    step: &'t mut dyn FnMut() -> Result<(), Failure>,
     /// Different simulations that were asked for.
     asked: BTreeSet<Digest>,
 }
@@ -171,7 +171,7 @@ pub fn tune(
     program: Digest,
     threads: usize,
     most: usize,
-    mut step: impl FnMut(),
+    mut step: impl FnMut() -> Result<(), Failure>,
 ) -> Result<Tuned, Failure> {
     let space = design.space.as_ref().expect("it was read for this");
     let mut asked =
@@ -233,10 +233,14 @@ mod tests {
         let design = Design::parse("it.toml", text, folder.path(), Purpose::Tune).unwrap();
         let mut store = Store::open(&folder.path().join("it.results")).unwrap();
         let program = Digest::of(b"it");
-        let first = tune(&design, &mut store, program, 2, 200, || {}).unwrap();
+        let first = tune(&design, &mut store, program, 2, 200, || Ok(())).unwrap();
         // Again, all is known, and the same.
         let mut done = 0;
-        let again = tune(&design, &mut store, program, 1, 200, || done += 1).unwrap();
+        let again = tune(&design, &mut store, program, 1, 200, || {
+            done += 1;
+            Ok(())
+        })
+        .unwrap();
         assert_eq!((done, again.best), (0, first.best.clone()));
         first
     }
