@@ -1,0 +1,529 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a user of the package calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _paceline
+from ._paceline import InputError, RunError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_UNITS = {"us": 10**3, "ms": 10**6, "s": 10**9, "sec": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+
+
+@cache
+def _session() -> _paceline.Session:
+    return _paceline.Session()
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder that goes with this process."""
+    return tempfile.TemporaryDirectory(prefix="paceline-")
+
+
+def _ns(time: str | float) -> int:
+    """A time such as ``"60s"``, or seconds."""
+    if isinstance(time, (int, float)):
+        return int(time * 1e9)
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", time)
+    if parts is None or parts[2] not in _UNITS:
+        raise InputError(f"limit: expected a time such as 60s, and not {time}")
+    return int(float(parts[1]) * _UNITS[parts[2]])
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("this needs pandas; pip install 'paceline[pandas]'") from None
+    return pandas
+
+
+def machines() -> list[str]:
+    """Names of machines that come along."""
+    return _paceline.names()[1]
+
+
+def policies() -> list[str]:
+    """Names of policies, and of Linux's own classes."""
+    return _paceline.names()[0]
+
+
+def workloads() -> list[str]:
+    """Names of workloads that come along as files; there are models as well, such as ``"hackbench -g 4 -l 20"``."""
+    return _paceline.names()[2]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A simulated machine: a name (see :func:`machines`), a TOML file, or ``this``.
+
+    ``costs`` sets costs to other values, by their names in machine files: ns, unless the name has another unit.
+    """
+
+    name: str
+    costs: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _session().machine(self.name, dict(self.costs))
+
+    @property
+    def cpus(self) -> int:
+        """How many CPUs it has."""
+        return _session().machine(self.name, dict(self.costs))[1]
+
+    def with_costs(self, **costs: float) -> Machine:
+        """The same machine with other costs."""
+        return Machine(self.name, {**self.costs, **costs})
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What runs: a name (see :func:`workloads`), a file of rt-app JSON, a recording, or a command line of hackbench."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _session().workload(self.name)
+
+    @classmethod
+    def from_json(cls, what: str | Mapping[str, Any]) -> Workload:
+        """rt-app JSON, as text or as a dict."""
+        text = what if isinstance(what, str) else json.dumps(what)
+        file = tempfile.NamedTemporaryFile("w", dir=_scratch().name, suffix=".json", delete=False)
+        with file:
+            file.write(text)
+        return cls(file.name)
+
+
+def _machine(machine: Machine | str) -> Machine:
+    return machine if isinstance(machine, Machine) else Machine(machine)
+
+
+def _workload(workload: Workload | str | os.PathLike[str]) -> Workload:
+    return workload if isinstance(workload, Workload) else Workload(os.fspath(workload))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a simulation. Times are seconds of the simulated machine."""
+
+    policy: str
+    seed: int
+    #: All figures as they are kept: times in ns, also by program.
+    figures: Mapping[str, Any] = field(repr=False)
+    _came: str = field(repr=False)
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the start of the workload to its end."""
+        return self.figures["elapsed_ns"] / 1e9
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of all tasks."""
+        return self.figures["cpu_ns"] / 1e9
+
+    @property
+    def switches(self) -> int:
+        """Context switches."""
+        return self.figures["switches"]
+
+    @property
+    def migrations(self) -> int:
+        """How often a task ran on another CPU than before."""
+        return self.figures["migrations"]
+
+    @property
+    def wait_p99_s(self) -> float:
+        """99 % of the waits for a CPU were shorter."""
+        return self.figures["wait"]["p99_ns"] / 1e9
+
+    @property
+    def longest_wait_s(self) -> float:
+        """The longest wait for a CPU."""
+        return self.figures["wait"]["max_ns"] / 1e9
+
+    @property
+    def programs(self) -> pd.DataFrame:
+        """A row for each program: tasks, CPU time and waits in seconds, work in the workload's unit."""
+        rows = {
+            name: {
+                "tasks": of["tasks"],
+                "cpu_s": of["cpu_ns"] / 1e9,
+                "wait_p50_s": of["wait"]["p50_ns"] / 1e9,
+                "wait_p99_s": of["wait"]["p99_ns"] / 1e9,
+                "longest_wait_s": of["wait"]["max_ns"] / 1e9,
+                "work": of.get("work"),
+            }
+            for name, of in self.figures["programs"].items()
+        }
+        return _pandas().DataFrame.from_dict(rows, orient="index")
+
+
+def _run(machine: Machine, workload: Workload, pressure: int, policy: str, seed: int, limit: str | float) -> str:
+    limit_ns = _ns(limit)
+    return _session().run(machine.name, dict(machine.costs), workload.name, pressure, policy, seed, limit_ns)
+
+
+def simulate(
+    machine: Machine | str,
+    workload: Workload | str | os.PathLike[str],
+    policy: str = "default",
+    *,
+    seed: int = 1,
+    pressure: int = 1,
+    limit: str | float = "10min",
+) -> Result:
+    """Simulate one run. The same arguments always give the same result.
+
+    ``pressure``: so many copies of the workload run side by side. ``limit``: the longest that it may take on the
+    simulated clock. Raises :class:`RunError` if the run fails, and :class:`InputError` if it cannot be done.
+    """
+    run = _run(_machine(machine), _workload(workload), pressure, policy, seed, limit)
+    came = _session().done(run, None)
+    read = json.loads(came)
+    if "failed" in read:
+        raise RunError(f"{policy} on {_machine(machine).name}: {read['failed']}")
+    return Result(json.loads(run)["policy"], seed, read["measured"], came)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Policies held against the first one, with the same seeds."""
+
+    results: Sequence[Result] = field(repr=False)
+    objective: str
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """A row for each run; ``gain``: how many times as good it is as the first policy with the same seed."""
+        first = {one.seed: one for one in self.results if one.policy == self.results[0].policy}
+        return _pandas().DataFrame(
+            {
+                "policy": one.policy,
+                "seed": one.seed,
+                "gain": _paceline.ratio(self.objective, one._came, first[one.seed]._came),
+                "elapsed_s": one.elapsed_s,
+                "wait_p99_s": one.wait_p99_s,
+                "longest_wait_s": one.longest_wait_s,
+                "switches": one.switches,
+                "migrations": one.migrations,
+            }
+            for one in self.results
+        )
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The median of each policy, and the least and greatest gain."""
+        groups = self.runs.drop(columns="seed").groupby("policy", sort=False)
+        summary = groups.median()
+        summary.insert(1, "gain_min", groups["gain"].min())
+        summary.insert(2, "gain_max", groups["gain"].max())
+        return summary
+
+    def plot(self, ax: Any = None) -> Any:
+        """Gains of all runs by policy, with matplotlib. Returns the axes."""
+        axes = _axes(ax)
+        runs = self.runs
+        names = list(dict.fromkeys(runs["policy"]))
+        axes.boxplot([runs["gain"][runs["policy"] == name].dropna() for name in names], orientation="horizontal")
+        axes.set_yticks(range(1, len(names) + 1), names)
+        axes.axvline(1, color="0.6", linewidth=1)
+        axes.set_xlabel(f"{self.objective}, times that of {names[0]}")
+        return axes
+
+    def _repr_html_(self) -> str:
+        return self.summary._repr_html_()
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise ImportError("this needs matplotlib; pip install 'paceline[plot]'") from None
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def compare(
+    machine: Machine | str,
+    workload: Workload | str | os.PathLike[str],
+    policies: Iterable[str],
+    *,
+    seeds: int | Iterable[int] = 5,
+    objective: str = "speed",
+    pressure: int = 1,
+    limit: str | float = "10min",
+    jobs: int | None = None,
+) -> Comparison:
+    """Run policies side by side, each with all seeds, on all cores. The others are compared with the first one."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    machine, workload = _machine(machine), _workload(workload)
+    seeds = range(1, seeds + 1) if isinstance(seeds, int) else list(seeds)
+    wanted = [(policy, seed) for policy in policies for seed in seeds]
+    if not wanted:
+        raise InputError("there is nothing to compare; name policies and seeds")
+
+    def one(policy_and_seed: tuple[str, int]) -> Result:
+        policy, seed = policy_and_seed
+        return simulate(machine, workload, policy, seed=seed, pressure=pressure, limit=limit)
+
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        results = list(pool.map(one, wanted))
+    # Wrong objectives are refused here, and not when a table is made.
+    _paceline.ratio(objective, results[0]._came, results[0]._came)
+    return Comparison(results, objective)
+
+
+def record(command: Sequence[str], output: str | os.PathLike[str], *, calls: bool = False) -> Workload:
+    """Record a command on this machine with the program ``paceline``, and return the recording as a workload.
+
+    It needs the program in PATH, and for more than samples root or CAP_BPF and CAP_PERFMON.
+    """
+    program = shutil.which("paceline")
+    if program is None:
+        raise InputError("the program `paceline` was not found, which records; put it in PATH")
+    words = [program, "record", "-o", os.fspath(output), *(["--calls"] if calls else []), "--", *command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if not Path(output).exists():
+        said = [line for line in done.stderr.splitlines() if line.startswith("paceline: ")]
+        raise RunError(said[-1].removeprefix("paceline: ") if said else f"paceline ended with {done.returncode}")
+    return Workload(os.fspath(output))
+
+
+def _text_of(design: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, str, Path]:
+    """Name, text and folder of a sweep."""
+    if isinstance(design, Mapping):
+        return str(design.get("title", "sweep")), _toml(design), Path.cwd()
+    path = Path(design)
+    try:
+        return str(path), path.read_text(), path.parent
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+
+
+def _toml(design: Mapping[str, Any]) -> str:
+    """A mapping as TOML: of all that a sweep's file may have, JSON's form of a value is TOML's."""
+
+    def value(of: Any) -> str:
+        if isinstance(of, Mapping):
+            return "{ " + ", ".join(f"{json.dumps(key)} = {value(it)}" for key, it in of.items()) + " }"
+        if isinstance(of, (list, tuple, range)):
+            return "[" + ", ".join(value(it) for it in of) + "]"
+        if isinstance(of, Workload):
+            return json.dumps(of.name)
+        if isinstance(of, Machine) and not of.costs:
+            return json.dumps(of.name)
+        if isinstance(of, (str, bool, int, float)):
+            return json.dumps(of)
+        raise InputError(f"a sweep cannot have {of!r}; name texts, numbers and lists")
+
+    text = "\n".join(f"{json.dumps(key)} = {value(it)}" for key, it in design.items())
+    tomllib.loads(text)
+    return text
+
+
+def _steps(progress: bool | Callable[[int, int], object], of: int) -> Callable[[], None]:
+    """What is called after each simulation."""
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if callable(progress):
+            progress(done, of)
+        elif progress and (done == of or done % max(1, of // 100) == 0):
+            print(f"\r{done} of {of} simulations", end="\n" if done == of else "", flush=True)
+
+    return step
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep with all its results."""
+
+    _sweep: _paceline.Sweep = field(repr=False)
+    #: What was found: gains, winners, effects, as ``paceline sweep --json`` prints it.
+    findings: Mapping[str, Any] = field(repr=False)
+    _text: str = field(repr=False)
+    _page: str = field(repr=False)
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """A row for each run: factors, seed, ``gain`` over the first policy, figures."""
+        pandas = _pandas()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "runs.csv"
+            self._sweep.csv(path)
+            return pandas.read_csv(path)
+
+    @property
+    def variants(self) -> pd.DataFrame:
+        """A row for each variant: its mean gain with the range in which it lies with 95 %, and its waits."""
+        rows = {
+            of["label"]: {
+                "gain": (of["gain"] or {}).get("mean"),
+                "low": (of["gain"] or {}).get("low"),
+                "high": (of["gain"] or {}).get("high"),
+                "wait_p99": of["wait_p99"],
+                "failed": of["failed"],
+            }
+            for of in self.findings["variants"]
+        }
+        return _pandas().DataFrame.from_dict(rows, orient="index")
+
+    def arrow(self) -> Any:
+        """Return :attr:`runs` as an Arrow table, which ``pyarrow.parquet.write_table`` writes as Parquet."""
+        try:
+            import pyarrow
+        except ImportError:
+            raise ImportError("this needs pyarrow; pip install 'paceline[arrow]'") from None
+        return pyarrow.Table.from_pandas(self.runs)
+
+    def csv(self, path: str | os.PathLike[str]) -> None:
+        """Write a row for each run."""
+        self._sweep.csv(path)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a page with all that was found."""
+        path = Path(path)
+        beside = path.with_name(f".{path.name}.new")
+        beside.write_text(self._page)
+        beside.replace(path)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Gain and waits of all variants, with matplotlib. Returns the axes."""
+        axes = _axes(ax)
+        for point in self.findings["frontier"]:
+            color = "tab:blue" if point["best"] else "0.6"
+            axes.plot(point["wait_p99"], point["gain"], "o", color=color)
+            if point["best"]:
+                axes.annotate(
+                    point["label"], (point["wait_p99"], point["gain"]), xytext=(5, 5), textcoords="offset points"
+                )
+        axes.set_xlabel(f"wait p99, times that of {self.findings['base']}")
+        axes.set_ylabel(f"gain in {self.findings['objective']}")
+        return axes
+
+    def __str__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return self.variants._repr_html_()
+
+
+def _results(results: str | os.PathLike[str] | None) -> str:
+    if results is not None:
+        return os.fspath(results)
+    return os.path.join(tempfile.mkdtemp(dir=_scratch().name), "results")
+
+
+def sweep(
+    design: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    results: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    jobs: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
+) -> Swept:
+    """Run all of a sweep that is not known yet, and say what was found.
+
+    ``design``: a sweep's file, or a dict with its keys. ``results``: the file that keeps each run's result; runs that
+    are in it are not run again. Without it, results go with this process. ``client``: a ``distributed.Client``, whose
+    workers run it; each needs this package in the same build. ``progress``: print it, or call this with how many
+    simulations are done, and of how many.
+    """
+    name, text, folder = _text_of(design)
+    native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, False)
+    of = len(native.missing()[1])
+    step = _steps(progress, of)
+    try:
+        if client is None:
+            native.perform(jobs or os.cpu_count() or 1, step)
+        else:
+            from ._cluster import perform
+
+            perform(native, client, step)
+    finally:
+        # What was found stays in use, and the same file may be asked for more.
+        native.release()
+    findings, told, page = native.findings()
+    return Swept(native, json.loads(findings), told, page)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found."""
+
+    #: The policy with the knobs that were found; None: there is nothing to gain.
+    best: str | None
+    #: How many times as good it is, with seeds that the search has not seen, and where that lies with 95 %.
+    gain: float | None
+    low: float | None
+    high: float | None
+    #: All that ``paceline tune --json`` prints.
+    findings: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def tried(self) -> pd.DataFrame:
+        """A row for each candidate, the best first: knobs, gain in the search, seeds."""
+        rows = [
+            {"policy": it["label"], **it["knobs"], "gain": it["gain"], "seeds": it["seeds"]}
+            for it in self.findings["tried"]
+        ]
+        return _pandas().DataFrame(rows)
+
+
+def tune(
+    policy: str,
+    machine: Machine | str,
+    workload: Workload | str | os.PathLike[str],
+    knobs: Mapping[str, Any],
+    *,
+    objective: str = "speed",
+    budget: int = 200,
+    results: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
+) -> Found:
+    """Search the values of a policy's knobs that are best for a workload, and confirm them with other seeds.
+
+    ``knobs``: values by knob, as in a sweep's file: ``{"slice": {"from": "1ms", "to": "50ms", "scale": "log"}}``.
+    ``budget``: most simulations of the search.
+    """
+    machine, workload = _machine(machine), _workload(workload)
+    design: dict[str, Any] = {
+        "title": workload.name,
+        "policy": policy,
+        "machine": machine.name,
+        "workload": workload.name,
+        "objective": objective,
+        "knobs": {policy.split(":")[0]: dict(knobs)},
+        "costs": dict(machine.costs),
+    }
+    name, text, folder = _text_of(design)
+    native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, True)
+    try:
+        found = json.loads(native.tune(jobs or os.cpu_count() or 1, budget, _steps(progress, budget)))
+    finally:
+        native.release()
+    gain = found["gain"] or {}
+    return Found(found["best"], gain.get("mean"), gain.get("low"), gain.get("high"), found)

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the Python package `paceline` calls: simulations, sweeps and searches.
+//!
+//! Results cross as JSON, in the form in which they are kept. While Rust works, other Python threads run.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use report::Style;
+use sweep::{Came, Design, Digest, Input, Inputs, Purpose, Run, Stages, Store, show};
+use terminal::Failure;
+
+create_exception!(
+    _paceline,
+    InputError,
+    PyValueError,
+    "What was asked cannot be done: what is wrong, and how to fix it."
+);
+create_exception!(_paceline, RunError, PyRuntimeError, "A run failed, and why.");
+
+/// The error of a call, with the words that the command has.
+fn raised(failure: &Failure) -> PyErr {
+    match failure {
+        Failure::Input(_) => InputError::new_err(failure.to_string()),
+        _ => RunError::new_err(failure.to_string()),
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn json(of: &impl serde::Serialize) -> String {
+    serde_json::to_string(of).expect("it is plain data")
+}
+
+fn read<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> PyResult<T> {
+    serde_json::from_str(text).map_err(|error| InputError::new_err(format!("{what}: {error}")))
+}
+
+/// Machines and workloads of this process, each read once.
+#[pyclass(frozen)]
+struct Session {
+    inputs: Mutex<Inputs>,
+    stages: Stages,
+}
+
+#[pymethods]
+impl Session {
+    #[new]
+    fn new() -> Self {
+        Session { inputs: Mutex::new(Inputs::new("".as_ref())), stages: Stages::default() }
+    }
+
+    /// Finds a machine. Returns its own name and its number of CPUs.
+    fn machine(&self, name: &str, costs: BTreeMap<String, f64>) -> PyResult<(String, usize)> {
+        let mut inputs = locked(&self.inputs);
+        let input = inputs.add_machine(name).map_err(|failure| raised(&failure))?;
+        let mut machine = inputs.machine(&input).clone();
+        for (cost, value) in costs {
+            machine = machine
+                .with_cost(&cost, value)
+                .map_err(|error| InputError::new_err(error.to_string()))?;
+        }
+        Ok((machine.name.clone(), machine.cpus.len()))
+    }
+
+    /// Finds a workload.
+    fn workload(&self, name: &str) -> PyResult<()> {
+        let added = locked(&self.inputs).add_workload(name);
+        added.map(drop).map_err(|failure| raised(&failure))
+    }
+
+    /// A run as JSON, for `done`.
+    #[allow(clippy::too_many_arguments)]
+    fn run(
+        &self,
+        machine: &str,
+        costs: BTreeMap<String, f64>,
+        workload: &str,
+        pressure: u32,
+        policy: &str,
+        seed: u64,
+        limit_ns: u64,
+    ) -> PyResult<String> {
+        let mut inputs = locked(&self.inputs);
+        let mut input = |machine: bool, name: &str| -> PyResult<Input> {
+            let added = if machine { inputs.add_machine(name) } else { inputs.add_workload(name) };
+            added.map_err(|failure| raised(&failure))
+        };
+        let (machine, workload) = (input(true, machine)?, input(false, workload)?);
+        let policy = comparison::Contender::parse(policy).map_err(|failure| raised(&failure))?;
+        let policy = policy.label().to_string();
+        Ok(json(&Run { policy, machine, costs, workload, pressure, seed, limit_ns }))
+    }
+
+    /// Does a run, and returns what came of it as JSON. Machines and workloads with a digest are files of that name in
+    /// `folder`, or known already.
+    fn done(&self, py: Python<'_>, run: &str, folder: Option<PathBuf>) -> PyResult<String> {
+        let run: Run = read("a run", run)?;
+        if let Some(folder) = folder {
+            let mut inputs = locked(&self.inputs);
+            for (input, is_machine) in [(&run.machine, true), (&run.workload, false)] {
+                let file = input.digest.map(|digest| folder.join(String::from(digest)));
+                let added = inputs.add(input, is_machine, file.as_deref());
+                added.map_err(|failure| raised(&failure))?;
+            }
+        }
+        let came = py.detach(|| {
+            let stage = {
+                let inputs = locked(&self.inputs);
+                self.stages.check(&run, &inputs)?;
+                self.stages.stage(&run, &inputs)?
+            };
+            run.on(&stage)
+        });
+        came.map(|came| json(&came)).map_err(|failure| raised(&failure))
+    }
+}
+
+/// A sweep, with the file of its results.
+#[pyclass(frozen)]
+struct Sweep {
+    design: Design,
+    store: Mutex<Store>,
+    program: Digest,
+}
+
+#[pymethods]
+impl Sweep {
+    /// Reads the text of a sweep's file, which names other files from `folder` on; `module` is this library's own file.
+    #[new]
+    fn new(
+        name: &str,
+        text: &str,
+        folder: PathBuf,
+        results: PathBuf,
+        module: PathBuf,
+        tune: bool,
+    ) -> PyResult<Self> {
+        let purpose = if tune { Purpose::Tune } else { Purpose::Sweep };
+        let made = || {
+            let design = Design::parse(name, text, &folder, purpose)?;
+            sweep::check(&design)?;
+            let program = digest_of(&module)?;
+            Ok(Sweep { design, store: Mutex::new(Store::open(&results)?), program })
+        };
+        made().map_err(|failure: Failure| raised(&failure))
+    }
+
+    /// Its title.
+    #[getter]
+    fn title(&self) -> &str {
+        &self.design.title
+    }
+
+    /// The digest of the program that results belong to.
+    #[getter]
+    fn program(&self) -> String {
+        self.program.into()
+    }
+
+    /// How many different runs there are, and those without a result: key and run.
+    fn missing(&self) -> (usize, Vec<(String, String)>) {
+        let missing = sweep::missing(&self.design, &locked(&self.store), self.program);
+        let left = missing.left.iter().map(|(key, run)| (String::from(*key), json(run)));
+        (missing.runs, left.collect())
+    }
+
+    /// Does what is missing, so many at a time, and calls `step` after each.
+    fn perform(&self, py: Python<'_>, jobs: usize, step: Py<PyAny>) -> PyResult<()> {
+        self.detached(py, &step, |step| {
+            let mut store = locked(&self.store);
+            let left = sweep::missing(&self.design, &store, self.program).left;
+            sweep::perform(&left, &self.design.inputs, &mut store, jobs.max(1), step)
+        })
+    }
+
+    /// Searches with at most so many simulations, and returns what was found as JSON.
+    fn tune(
+        &self,
+        py: Python<'_>,
+        jobs: usize,
+        budget: usize,
+        step: Py<PyAny>,
+    ) -> PyResult<String> {
+        self.detached(py, &step, |step| {
+            let mut store = locked(&self.store);
+            let jobs = jobs.max(1);
+            let tuned = sweep::tune(&self.design, &mut store, self.program, jobs, budget, step)?;
+            Ok(json(&tuned))
+        })
+    }
+
+    /// Keeps a result that another process has made. Returns false if it was known.
+    fn put(&self, key: &str, run: &str, came: &str) -> PyResult<bool> {
+        let key = Digest::try_from(key.to_string()).map_err(InputError::new_err)?;
+        let (run, came): (Run, Came) = (read("a run", run)?, read("a result", came)?);
+        let mut store = locked(&self.store);
+        if store.has(key) {
+            return Ok(false);
+        }
+        store.put(key, &run, came).map_err(|failure| raised(&failure))?;
+        Ok(true)
+    }
+
+    /// Lets other sweeps write to the file of results.
+    fn release(&self) {
+        locked(&self.store).release();
+    }
+
+    /// Contents of files that runs need elsewhere, by digest.
+    fn contents(&self) -> PyResult<BTreeMap<String, Vec<u8>>> {
+        let contents = self.design.inputs.contents().map_err(|failure| raised(&failure))?;
+        Ok(contents.into_iter().map(|(digest, bytes)| (digest.into(), bytes)).collect())
+    }
+
+    /// What was found, as JSON, as text, and as a page.
+    fn findings(&self, py: Python<'_>) -> PyResult<(String, String, String)> {
+        let found = py.detach(|| {
+            let store = locked(&self.store);
+            let findings = sweep::findings(&self.design, &store, self.program)?;
+            let again = "paceline.sweep(...)";
+            let text = show::text(&findings, Style::PLAIN);
+            Ok((json(&findings), text, show::page(&findings, again)))
+        });
+        found.map_err(|failure: Failure| raised(&failure))
+    }
+
+    /// Writes a row for each run.
+    fn csv(&self, path: PathBuf) -> PyResult<()> {
+        let store = locked(&self.store);
+        let written = show::csv(&self.design, &store, self.program, &path);
+        written.map_err(|failure| raised(&failure))
+    }
+}
+
+impl Sweep {
+    /// Calls `work` with other threads free to run. Its step calls Python's, and heeds Ctrl-C.
+    fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        step: &Py<PyAny>,
+        work: impl FnOnce(&mut (dyn FnMut() -> Result<(), Failure> + '_)) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        let raised_by_step = Mutex::new(None);
+        let done = py.detach(|| {
+            work(&mut || {
+                Python::attach(|py| py.check_signals().and_then(|()| step.call0(py).map(drop)))
+                    .map_err(|error| {
+                        *locked(&raised_by_step) = Some(error);
+                        Failure::run("stopped")
+                    })
+            })
+        });
+        match locked(&raised_by_step).take() {
+            Some(error) => Err(error),
+            None => done.map_err(|failure| raised(&failure)),
+        }
+    }
+}
+
+fn digest_of(module: &Path) -> Result<Digest, Failure> {
+    Digest::of_file(module)
+        .map_err(|error| Failure::run(format!("cannot read {}: {error}", module.display())))
+}
+
+/// The digest of this library, which results belong to.
+#[pyfunction]
+fn program(module: PathBuf) -> PyResult<String> {
+    digest_of(&module).map(String::from).map_err(|failure| raised(&failure))
+}
+
+/// Names of policies, machines and workloads that come along.
+#[pyfunction]
+fn names() -> (Vec<String>, Vec<String>, Vec<String>) {
+    let policies = comparison::contender::names().map(String::from).collect();
+    let machines = machine::names().map(String::from).collect();
+    let workloads = comparison::WORKLOADS.iter().map(|(name, _)| (*name).to_string());
+    (policies, machines, workloads.collect())
+}
+
+/// How many times as good a result is as another with the same seed. None: one of both lacks the quantity.
+#[pyfunction]
+fn ratio(objective: &str, own: &str, base: &str) -> PyResult<Option<f64>> {
+    let objective: sweep::Objective = objective
+        .parse()
+        .map_err(|why: sweep::NoObjective| InputError::new_err(why.to_string()))?;
+    match (read("a result", own)?, read("a result", base)?) {
+        (Came::Measured(own), Came::Measured(base)) => Ok(objective.ratio(&own, &base)),
+        _ => Ok(None),
+    }
+}
+
+/// The module that the package imports.
+#[pymodule]
+fn _paceline(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("InputError", module.py().get_type::<InputError>())?;
+    module.add("RunError", module.py().get_type::<RunError>())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Session>()?;
+    module.add_class::<Sweep>()?;
+    module.add_function(wrap_pyfunction!(program, module)?)?;
+    module.add_function(wrap_pyfunction!(names, module)?)?;
+    module.add_function(wrap_pyfunction!(ratio, module)?)?;
+    Ok(())
+}
