@@ -38,7 +38,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 fn is_code(name: &str) -> bool {
-    let kinds = [".rs", ".c", ".h", ".css", ".sh"];
+    let kinds = [".rs", ".c", ".h", ".css", ".sh", ".py", ".pyi"];
     kinds.iter().any(|kind| name.ends_with(kind)) || name.starts_with("script/")
 }
 
