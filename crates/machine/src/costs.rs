@@ -14,6 +14,49 @@ pub struct CostName {
     pub threads: usize,
 }
 
+/// The least rate of a core or a thread, relative to the fastest. No machine's cores differ by more; a run with slower
+/// ones would not end.
+pub(crate) const RATE_MIN: f64 = 1e-3;
+/// Shorter turns would make a run endless.
+const TURN_MIN_NS: f64 = 1000.0;
+
+impl CostName {
+    /// Why it cannot have this value. None: it can.
+    pub(crate) fn refused(&self, value: f64) -> Option<String> {
+        let (least, most) = match self.name.starts_with("smt_rate") {
+            true => (RATE_MIN, 1.0),
+            false => self.bounds(),
+        };
+        match () {
+            () if self.name == "turn_ns" && value > 0.0 && value < TURN_MIN_NS => {
+                Some(format!("expected 0, for CPUs side by side, or a number from {TURN_MIN_NS}"))
+            }
+            () if !(least..=most).contains(&value) => {
+                Some(format!("expected a number from {least} to {most}"))
+            }
+            () => None,
+        }
+    }
+
+    /// Bounds of a number. They are far wider than any machine; beyond them a run would not end, or its clock of 64 bits
+    /// would overflow.
+    fn bounds(&self) -> (f64, f64) {
+        match (self.name, self.unit) {
+            // no kernel has HZ above 10,000, and a tick longer than its period leaves no time for anything else
+            ("tick_period_ns", _) => (1e5, 1e9),
+            (_, "ns") => (0.0, 1e9),
+            (_, "GHz" | "cycles/instruction") => (1e-3, 1e3),
+            (_, "GB/s" | "MPKI") => (1e-3, 1e6),
+            ("overlap" | "copy_stall", _) => (0.0, 0.99),
+            (_, "entries" | "ways") => (1.0, 1e9),
+            (_, "bytes") => (1.0, 1e15),
+            // as many as any architecture has: 16 bits
+            (_, "tags") => (0.0, 65536.0),
+            _ => (0.0, 1e6),
+        }
+    }
+}
+
 /// A table of named numbers that a section of a machine file gives.
 pub(crate) trait Table: Default {
     /// The section's name, for errors.

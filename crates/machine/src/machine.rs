@@ -160,8 +160,8 @@ pub enum MachineError {
     BadPlain { name: String, most: usize },
     #[error("machine {machine} has no cost `{name}`; there are: {known}")]
     UnknownCost { machine: String, name: String, known: String },
-    #[error("machine {machine}: {name}={value}: expected a number of at least 0")]
-    BadCost { machine: String, name: String, value: String },
+    #[error("machine {machine}: {name}={value}: {why}")]
+    BadCost { machine: String, name: String, value: String, why: String },
 }
 
 impl Machine {
@@ -249,9 +249,16 @@ impl Machine {
     /// The same machine with one cost set, for a sweep. `line_transfer_ns` sets the transfer between two cores of a
     /// cache and scales the farther ones by as much; `release_ns` belongs to its licenses.
     pub fn with_cost(mut self, name: &str, value: f64) -> Result<Self, MachineError> {
-        if !(value.is_finite() && value >= 0.0) {
+        let key = if name == "line_transfer_ns" { "line_llc_ns" } else { name };
+        let known = COSTS.iter().chain(MEMORY).chain(FABRIC).find(|known| known.name == key);
+        let why = match known {
+            Some(known) => known.refused(value),
+            None if (0.0..=1e12).contains(&value) => None,
+            None => Some("expected a number from 0 to 1000000000000".into()),
+        };
+        if let Some(why) = why {
             let (machine, name) = (self.name, name.to_string());
-            return Err(MachineError::BadCost { machine, name, value: value.to_string() });
+            return Err(MachineError::BadCost { machine, name, value: value.to_string(), why });
         }
         if name == "line_transfer_ns" {
             let factor = value / self.costs.line_llc_ns;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::CpuSet;
-use crate::costs::{CostName, Table};
+use crate::costs::{CostName, RATE_MIN, Table};
 use crate::fabric::{Fabric, Links};
 use crate::machine::{Capacities, Cpu, Each, Housekeeper, LockKind, Machine, MachineError, Ticks};
 use crate::observed::Observation;
@@ -229,9 +229,6 @@ fn irregular(source: &Source, places: &Places) -> Result<Shape, MachineError> {
     Ok(Shape { cpus, core_rates, threads, node_distance })
 }
 
-/// Relative to the fastest. No machine's cores differ by more; a run with slower cores would not end.
-const RATE_MIN: f64 = 1e-3;
-
 fn is_rate(rate: &f64) -> bool {
     (RATE_MIN..=1.0).contains(rate)
 }
@@ -423,42 +420,11 @@ fn check(
 ) -> Result<(), MachineError> {
     let Quantity { value, range, unit, .. } = given;
     let [low, high] = range.unwrap_or([*value, *value]);
-    let (least, most) = bounds(cost);
     let what = match () {
         () if unit != cost.unit => format!("unit \"{unit}\": expected \"{}\"", cost.unit),
-        () if cost.name.starts_with("smt_rate") && !is_rate(value) => {
-            format!("expected a number from {RATE_MIN} to 1")
-        }
-        // shorter turns would make a run endless
-        () if cost.name == "turn_ns" && *value > 0.0 && *value < TURN_MIN_NS => {
-            format!("expected 0, for CPUs side by side, or a number from {TURN_MIN_NS}")
-        }
-        () if !(least..=most).contains(value) => {
-            format!("expected a number from {least} to {most}")
-        }
+        () if cost.refused(*value).is_some() => cost.refused(*value).unwrap_or_default(),
         () if !(low <= *value && *value <= high) => format!("value {value} is outside its range"),
         () => return Ok(()),
     };
     Err(source.error(span, format!("{}: {what}", cost.name)))
-}
-
-/// The shortest turns of CPUs that run one after the other, ns.
-const TURN_MIN_NS: f64 = 1000.0;
-
-/// Bounds of a number. They are far wider than any machine; beyond them a run would not end, or its clock of 64 bits
-/// would overflow.
-fn bounds(cost: &CostName) -> (f64, f64) {
-    match (cost.name, cost.unit) {
-        // no kernel has HZ above 10,000, and a tick longer than its period leaves no time for anything else
-        ("tick_period_ns", _) => (1e5, 1e9),
-        (_, "ns") => (0.0, 1e9),
-        (_, "GHz" | "cycles/instruction") => (1e-3, 1e3),
-        (_, "GB/s" | "MPKI") => (1e-3, 1e6),
-        ("overlap" | "copy_stall", _) => (0.0, 0.99),
-        (_, "entries" | "ways") => (1.0, 1e9),
-        (_, "bytes") => (1.0, 1e15),
-        // as many as any architecture has: 16 bits
-        (_, "tags") => (0.0, 65536.0),
-        _ => (0.0, 1e6),
-    }
 }
