@@ -86,6 +86,17 @@ impl Job {
         npb(path).map_or_else(|| Job::file(path), Ok)
     }
 
+    /// What comes along under this name, whatever files there are.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let model = Apps::embedded().build(name).or_else(|| Programs::embedded().build(name));
+        let model = model.map(Job::together);
+        model.or_else(|| npb_named(name)).or_else(|| {
+            let (_, json) = WORKLOADS.iter().find(|(known, _)| *known == name)?;
+            let workload = workload::rtapp::parse(name, json).ok()?;
+            Some(Job::together(workload))
+        })
+    }
+
     /// Reads rt-app JSON, or a built-in workload by its name; a recording is read when the machine is known.
     pub fn file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
@@ -253,10 +264,14 @@ fn is_bare(path: &Path) -> bool {
 
 /// `npb-NAME` or `npb-NAME-TASKS`, unless there is such a file.
 fn npb(path: &Path) -> Option<Job> {
-    let text = path.to_str()?.strip_prefix("npb-")?;
+    npb_named(path.to_str()?).filter(|_| !path.exists())
+}
+
+fn npb_named(name: &str) -> Option<Job> {
+    let text = name.strip_prefix("npb-")?;
     let (name, tasks) = text.split_once('-').unwrap_or((text, "1"));
     let tasks = tasks.parse().ok().filter(|tasks| (1..=16).contains(tasks))?;
-    (!path.exists()).then(|| Job::Npb { name: name.to_string(), tasks })
+    Some(Job::Npb { name: name.to_string(), tasks })
 }
 
 /// A model of a NAS benchmark has enough steps to keep a thread at work for this long. With fewer, the start of its

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
-use report::text::plural;
-use sweep::{Design, Digest, Purpose, Store, show};
-use terminal::files::write_report;
+use report::text::{plural, visible};
+use report::write_whole;
+use sweep::{Design, Digest, Purpose, Stages, Store, show};
+use terminal::files::say_report;
 use terminal::{Failure, Progress, interrupt, output, shell};
 
 use crate::cli::Sweep;
@@ -23,28 +24,29 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     let path = path.unwrap_or_else(|| arguments.file.with_extension("results"));
     check_files(arguments, &design, &path)?;
     let program = program()?;
-    let is_new = !path.exists();
+    let told = |missing: &sweep::Missing| {
+        let runs = plural(missing.runs, "run");
+        let known = missing.runs - missing.left.len();
+        visible(&format!("{}: {runs}, {known} of them known", design.title))
+    };
+    if arguments.list {
+        let missing = sweep::missing(&design, Store::look(&path)?.as_ref(), program);
+        return output::print(&(told(&missing) + "\n"));
+    }
     let mut store = Store::open(&path)?;
     if let Some(note) = store.note() {
         output::say(&format!("paceline: {note}"));
     }
     let missing = sweep::missing(&design, &store, program);
-    let known = missing.runs - missing.left.len();
-    let told = format!("{}: {}, {known} of them known", design.title, plural(missing.runs, "run"));
-    if arguments.list {
-        if is_new {
-            // It has nothing in it, and the user asked for nothing.
-            let _ = std::fs::remove_file(&path);
-        }
-        return output::print(&format!("{told}\n"));
-    }
     if !missing.left.is_empty() {
+        let known = missing.runs - missing.left.len();
         let kept = Kept::tell_when_interrupted(path, known, Some(missing.runs))?;
         interrupt::ends()?;
         let progress = Progress::new(missing.left.len() as u64);
-        progress.phase(&told);
+        progress.phase(&told(&missing));
         let threads = threads(arguments.jobs);
-        sweep::perform(&missing.left, &design.inputs, &mut store, threads, || {
+        let on = (&design.inputs, &Stages::default());
+        sweep::perform(&missing.left, on, &mut store, threads, || {
             progress.step();
             kept.count();
             Ok(())
@@ -54,14 +56,14 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     if let Some(csv) = &arguments.csv {
         show::csv(&design, &store, program, csv)?;
     }
+    if let Some(report) = &arguments.report {
+        write_whole(report, show::page(&findings, &again())).map_err(Failure::input)?;
+    }
     output::print(&match arguments.json {
         true => serde_json::to_string_pretty(&findings).expect("it is plain data") + "\n",
         false => show::text(&findings, output::style()),
     })?;
-    if let Some(report) = &arguments.report {
-        write_report(report, &show::page(&findings, &again()), arguments.json)?;
-    }
-    Ok(())
+    arguments.report.as_ref().map_or(Ok(()), |report| say_report(report, arguments.json))
 }
 
 /// Refuses to write a file over another one, and files that cannot be written.

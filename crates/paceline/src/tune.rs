@@ -9,11 +9,12 @@ use clap::Parser;
 use comparison::{Contender, Job, Plan, replay};
 use measuring::THIS;
 use report::text::digits;
-use report::{Results, Spread};
+use report::write_whole;
 use serde::Serialize;
-use sweep::{Design, Objective, Purpose, Space, Store, Tuned, show};
-use terminal::files::write_report;
+use sweep::{Design, Mean, Measured, Objective, Purpose, Space, Store, Tuned, show};
+use terminal::files::say_report;
 use terminal::{Failure, Progress, interrupt, output, shell};
+use trace::Outcome;
 
 use crate::cli::{Cli, Real, Record, Tune, Verb};
 use crate::sweeps::{Kept, again, program, threads};
@@ -41,8 +42,10 @@ struct Answer {
 #[derive(Serialize)]
 struct Confirmed {
     ground: &'static str,
-    /// Elapsed time of the defaults, times that of what was found.
-    gain: Option<Spread>,
+    /// How many times as good as the defaults, by boots or runs. None: the objective was not measured there.
+    gain: Option<Mean>,
+    /// Every run keeps the objective's limits.
+    keeps_limits: bool,
     /// 99th percentile of waits under what was found, times that under the defaults.
     wait_p99: Option<f64>,
 }
@@ -50,12 +53,12 @@ struct Confirmed {
 /// Searches, confirms, and shows what was found.
 pub fn run(arguments: &Tune) -> Result<(), Failure> {
     let scratch = interrupt::guard()?;
-    check_files(arguments)?;
     let ground = arguments.confirm;
     // What a ground refuses is told before the search.
     let policy = arguments.policy.as_deref().unwrap_or(POLICY);
     ground.map_or(Ok(()), |ground| comparison(arguments, &[policy], ground).map(drop))?;
     let (design, recorded) = design(arguments, scratch.path())?;
+    check_files(arguments, &design)?;
     sweep::check(&design)?;
     let results = arguments.results.clone();
     let mut store =
@@ -75,17 +78,21 @@ pub fn run(arguments: &Tune) -> Result<(), Failure> {
         })?;
     drop(progress);
     let confirmed = match (&tuned.best, ground) {
-        (Some(best), Some(ground)) => Some(confirm(arguments, &[&tuned.policy, best], ground)?),
+        (Some(best), Some(ground)) => {
+            Some(confirm(arguments, &[&tuned.policy, best], ground, &design.objective)?)
+        }
         _ => None,
     };
     let answer = Answer { tuned, confirmed };
+    if let Some(report) = &arguments.report {
+        let page = show::tuned_page(&answer.tuned, &again());
+        write_whole(report, page).map_err(Failure::input)?;
+    }
     output::print(&match arguments.json {
         true => serde_json::to_string_pretty(&answer).expect("it is plain data") + "\n",
         false => text(&answer),
     })?;
-    if let Some(report) = &arguments.report {
-        write_report(report, &show::tuned_page(&answer.tuned, &again()), arguments.json)?;
-    }
+    arguments.report.as_ref().map_or(Ok(()), |report| say_report(report, arguments.json))?;
     recorded
 }
 
@@ -164,12 +171,13 @@ fn recorded(command: &[String], file: &Path) -> Result<Result<(), Failure>, Fail
 }
 
 /// Refuses to write a file over another one, and files that cannot be written.
-fn check_files(arguments: &Tune) -> Result<(), Failure> {
+fn check_files(arguments: &Tune, design: &Design) -> Result<(), Failure> {
     let named = |option, path: &Option<PathBuf>| path.clone().map(|path| (option, path));
     let written = [named("--results", &arguments.results), named("--report", &arguments.report)];
-    let read = [named("the sweep", &arguments.sweep), named("the workload", &arguments.workload)];
     let written: Vec<_> = written.into_iter().flatten().collect();
-    export::check_files(&written, &read.into_iter().flatten().collect::<Vec<_>>())
+    let mut read: Vec<_> = named("the sweep", &arguments.sweep).into_iter().collect();
+    read.extend(design.inputs.files().iter().map(|path| ("what it is tuned for", path.clone())));
+    export::check_files(&written, &read)
 }
 
 /// A comparison of these policies with the same command or workload.
@@ -180,57 +188,71 @@ fn comparison(arguments: &Tune, policies: &[&str], ground: Real) -> Result<Plan,
     };
     let mut words: Vec<OsString> =
         ["paceline", "compare", "--on", name, times, BOOTS].map(Into::into).to_vec();
-    policies.iter().for_each(|policy| words.extend(["--policy", policy].map(Into::into)));
+    policies.iter().for_each(|policy| words.push(format!("--policy={policy}").into()));
     match (&arguments.workload, &arguments.command[..]) {
         (None, []) => {
             return Err(Failure::input(
                 "--confirm needs a command after --, or a --workload that a kernel can run",
             ));
         }
-        (Some(workload), _) => words.extend(["--workload".into(), workload.into()]),
+        (Some(workload), _) => {
+            let mut word = OsString::from("--workload=");
+            word.push(workload);
+            words.push(word);
+        }
         (None, command) => {
             words.push("--".into());
             words.extend(command.iter().map(Into::into));
         }
     }
-    let Verb::Compare(compare) = Cli::try_parse_from(words).expect("it is a sound line").verb
-    else {
-        unreachable!("it is a comparison")
-    };
-    request::plan(&compare)
+    match Cli::try_parse_from(words).map(|parsed| parsed.verb) {
+        Ok(Verb::Compare(compare)) => request::plan(&compare),
+        _ => Err(Failure::input(format!("{} cannot be compared on {name}", policies.join(", ")))),
+    }
 }
 
 /// Runs it under the defaults and under what was found.
-fn confirm(arguments: &Tune, policies: &[&str], ground: Real) -> Result<Confirmed, Failure> {
+fn confirm(
+    arguments: &Tune,
+    policies: &[&str],
+    ground: Real,
+    objective: &Objective,
+) -> Result<Confirmed, Failure> {
     let plan = comparison(arguments, policies, ground)?;
     let name = plan.ground.on().name();
     let progress = Progress::new(plan.steps());
     progress.phase(&format!("confirming it on {name}"));
     let measured = plan.run(&progress)?;
     drop(progress);
-    let results = Results::new(plan.setting(), &measured.outcomes, false);
-    let [first, own] = &results.summary[..] else {
-        return Err(Failure::run(format!("on {name} one of both has no result")));
-    };
-    let inverse = |ratio: Spread| Spread {
-        median: 1.0 / ratio.median,
-        min: 1.0 / ratio.max,
-        max: 1.0 / ratio.min,
-    };
-    let waits = own.wait_p99_s.zip(first.wait_p99_s);
+    if let Some(cut) = measured.cut {
+        return Err(cut);
+    }
+    let (mut gains, mut waits, mut kept) = (Vec::new(), Vec::new(), true);
+    let (bases, owns): (Vec<&Outcome>, Vec<&Outcome>) =
+        measured.outcomes.iter().partition(|it| it.policy == plan.contenders[0].label());
+    for own in owns {
+        let Some(base) = bases.iter().find(|it| (it.boot, it.run) == (own.boot, own.run)) else {
+            continue;
+        };
+        let (own, base) = (Measured::of(own), Measured::of(base));
+        gains.extend(objective.ratio(&own, &base).map(f64::ln));
+        waits.push(own.wait.longer_than(base.wait).ln());
+        kept &= objective.holds(&own);
+    }
     Ok(Confirmed {
         ground: name,
-        gain: own.vs_first_range.map(inverse),
-        wait_p99: waits.map(|(own, first)| own.median / first.median),
+        gain: Mean::of(&gains).map(Mean::exp),
+        keeps_limits: kept,
+        wait_p99: Mean::of(&waits).map(|mean| mean.mean.exp()),
     })
 }
 
 fn text(answer: &Answer) -> String {
     let confirmed = answer.confirmed.as_ref().map_or(String::new(), |of| {
-        let gain = of.gain.map_or("no gain was measured".into(), |gain| {
-            let range = report::figure::range(gain.min, gain.max);
-            format!("{}{range} times as fast as the defaults", digits(gain.median))
+        let gain = of.gain.map_or("the objective was not measured".into(), |gain| {
+            format!("{} times as good as the defaults", show::gain(gain))
         });
+        let gain = if of.keeps_limits { gain } else { gain + ", and breaks a limit" };
         let waits = of.wait_p99.map_or(String::new(), |wait| {
             format!("; 99 % of waits are up to {} times as long", digits(wait))
         });

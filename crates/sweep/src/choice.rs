@@ -136,13 +136,8 @@ impl Choice {
     /// and as short as its default; else all.
     pub fn around_default(knob: &'static Knob) -> Self {
         const AROUND: f64 = 20.0;
-        /// Where a time slice has no default of its own.
-        const SLICE_NS: f64 = 3e6;
         let of = Scale::Knob(knob);
-        let default = match knob.unit {
-            Unit::Slice { .. } if knob.variable.default == 0 => SLICE_NS,
-            _ => knob.variable.default as f64,
-        };
+        let default = default_of(knob);
         let near = |least: f64, most: f64| {
             let from = least.max(default / AROUND);
             let to = if default > 0.0 { most.min(default * AROUND) } else { most };
@@ -152,7 +147,9 @@ impl Choice {
             Unit::Duration { min, max } | Unit::Slice { min, max } | Unit::Count { min, max } => {
                 near(min as f64, max as f64)
             }
-            Unit::DurationOrOff { max } | Unit::CountOrOff { max } => near(1.0, max as f64 + 1.0),
+            // Without a default, there is nothing to be near to.
+            Unit::DurationOrOff { max } => near(1e5_f64.min(max as f64), max as f64 + 1.0),
+            Unit::CountOrOff { max } => near(1.0, max as f64 + 1.0),
             Unit::Decimal { min, max } => {
                 Choice::Range(Range { from: min as f64, to: max as f64, log: false, of })
             }
@@ -212,6 +209,14 @@ impl Choice {
         match self {
             Choice::Listed(levels) => Some(levels),
             Choice::Range(_) => None,
+        }
+    }
+
+    /// All numbers of a list, or both ends of a range.
+    pub fn ends(&self) -> Vec<f64> {
+        match self {
+            Choice::Listed(levels) => levels.iter().filter_map(|level| level.number).collect(),
+            Choice::Range(range) => vec![range.from, range.to],
         }
     }
 
@@ -279,7 +284,16 @@ impl Range {
             Scale::Knob(knob) if !matches!(knob.unit, Unit::Decimal { .. }) => 2,
             _ => 3,
         };
-        self.of.at(rounded(number, digits).clamp(self.from, self.to))
+        // One more than the number is kept, as 0 is `off`.
+        let more = match self.of {
+            Scale::Knob(knob) => {
+                let is_more =
+                    matches!(knob.unit, Unit::DurationOrOff { .. } | Unit::CountOrOff { .. });
+                if is_more { 1.0 } else { 0.0 }
+            }
+            Scale::Number => 0.0,
+        };
+        self.of.at((rounded(number - more, digits) + more).clamp(self.from, self.to))
     }
 }
 
@@ -293,6 +307,15 @@ fn rounded(number: f64, digits: i32) -> f64 {
         true => (number / unit).round() * unit,
         // A power of ten below 1 is not exact, its inverse is.
         false => (number * unit.recip().round()).round() / unit.recip().round(),
+    }
+}
+
+/// A knob's default as a number: for a time slice without one, that of 8 CPUs.
+pub fn default_of(knob: &Knob) -> f64 {
+    const SLICE_NS: f64 = 3e6;
+    match knob.unit {
+        Unit::Slice { .. } if knob.variable.default == 0 => SLICE_NS,
+        _ => knob.variable.default as f64,
     }
 }
 

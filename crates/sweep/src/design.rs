@@ -13,7 +13,7 @@ use serde::Deserialize;
 use terminal::{Failure, files, meant};
 use toml::Value;
 
-use crate::choice::{Choice, Level, Scale, bad};
+use crate::choice::{Choice, Level, Scale, bad, default_of};
 use crate::input::{Input, Inputs};
 use crate::objective::Objective;
 use crate::run::Run;
@@ -117,7 +117,7 @@ struct Factor {
     choice: Choice,
 }
 
-/// More runs than that are a slip of the pen.
+/// More runs are refused as a likely mistake.
 const RUNS_MAX: usize = 10_000_000;
 /// Seeds without a word about them.
 const SEEDS: i64 = 3;
@@ -173,8 +173,11 @@ impl Design {
             let range = machine_inputs.iter().find_map(|it| inputs.machine(it).range(cost));
             let choice = Choice::read(value, Scale::Number, range);
             let choice = choice.map_err(|why| bad(name, &key, why))?;
-            for machine in &machine_inputs {
-                let set = inputs.machine(machine).clone().with_cost(cost, 0.0);
+            for (machine, value) in machine_inputs
+                .iter()
+                .flat_map(|it| choice.ends().into_iter().map(move |value| (it, value)))
+            {
+                let set = inputs.machine(machine).clone().with_cost(cost, value);
                 set.map_err(|error| bad(name, &key, error))?;
             }
             factors.push(Factor { name: cost.clone(), choice });
@@ -203,6 +206,10 @@ impl Design {
             (Some(value), Purpose::Tune) => {
                 let held_out = words("held_out", value)?;
                 for one in &held_out {
+                    if workloads.contains(one) {
+                        let why = format!("{one} is a workload of the search; name others");
+                        return Err(bad(name, "held_out", why));
+                    }
                     let input = inputs.add_workload(one)?;
                     workload_inputs.push(input);
                 }
@@ -410,7 +417,7 @@ impl Space {
         let instance = read.as_ref().and_then(Contender::policy);
         let value = |knob: &String| {
             let knobs = instance?.policy.knobs;
-            Some(knobs.iter().find(|known| known.name == *knob)?.variable.default as f64)
+            knobs.iter().find(|known| known.name == *knob).map(default_of)
         };
         let parts = self.knobs.iter().zip(&self.choices);
         parts.map(|(knob, choice)| choice.part_of(value(knob).unwrap_or(0.0))).collect()
@@ -772,6 +779,11 @@ mod tests {
                 "slice: a range needs `steps`",
             ),
             ("policy = 'default'\n[costs]\nipi_ns = [1]", "costs.ipi_ns:"),
+            ("policy = 'default'\n[costs]\nipi_send_ns = [1, -5]", "costs.ipi_send_ns:"),
+            (
+                "policy = 'default'\n[costs]\ntick_period_ns = {from=0, to=9}",
+                "costs.tick_period_ns:",
+            ),
             (
                 "policy = 'default'\nmachine = 'numa-3x'\nworkload = 'agree-1'",
                 "no machine is called",
@@ -785,6 +797,16 @@ mod tests {
             assert!(error.contains(why), "{text}: {error}");
             assert_eq!(error.lines().count(), 1);
         }
+    }
+
+    #[test]
+    fn values_of_a_knob_that_may_be_off_are_whole() {
+        let text = "policy = 'cas'\n[knobs.cas]\nslack = { from = '1ms', to = '50ms', steps = 3 }";
+        let design = parse(text).unwrap();
+        assert_eq!(
+            labels(&design.settings[0])[1..],
+            ["cas:slack=1ms", "cas:slack=26ms", "cas:slack=50ms"]
+        );
     }
 
     #[test]

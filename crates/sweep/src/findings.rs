@@ -14,12 +14,12 @@ use crate::choice::Level;
 use crate::design::{Design, Setting, Variant};
 use crate::digest::Digest;
 use crate::run::Came;
-use crate::statistics::{Explained, Mean};
+use crate::statistics::{Chance, Explained, Mean};
 use crate::store::Store;
 
-/// A factor that explains less of all differences is not told of.
-const EXPLAINS: f64 = 0.01;
-/// A factor with more numbers than that is divided into [`PARTS`] parts.
+/// Factors and pairs that explain less are not listed.
+pub const EXPLAINS: f64 = 0.01;
+/// A factor with more numbers than that is divided into [`PARTS`] parts; one that is drawn always.
 const NUMBERS: usize = 8;
 const PARTS: usize = 4;
 
@@ -65,6 +65,8 @@ pub struct OfVariant {
     pub keeps_limits: Option<f64>,
     /// Runs that failed.
     pub failed: usize,
+    /// Runs without a gain: it failed, or the first variant did, or one of both lacks the quantity.
+    pub without_gain: usize,
 }
 
 /// The variant that does best on a machine.
@@ -76,11 +78,13 @@ pub struct Winner {
     pub label: String,
     /// Its gain on this machine.
     pub gain: Mean,
-    /// Whether chance would explain the gain.
+    /// Whether chance would explain the gain. With one seed that is not known, and it counts as such.
     pub by_chance: bool,
+    /// Whether the first variant breaks a limit, or fails, on this machine.
+    pub base_is_out: bool,
 }
 
-/// What of a policy's gain depends on what.
+/// How a policy's gain depends on each factor.
 #[derive(Clone, Debug, Serialize)]
 pub struct Effects {
     /// The policy.
@@ -294,13 +298,21 @@ impl<'d> Cell<'d> {
 
 /// The mean gain over cells: for each seed, then over seeds.
 fn mean_gain<'c, 'd: 'c>(cells: impl Iterator<Item = &'c Cell<'d>> + Clone) -> Option<Mean> {
+    best_gain(cells, 1)
+}
+
+/// The same of the best of so many variants.
+fn best_gain<'c, 'd: 'c>(
+    cells: impl Iterator<Item = &'c Cell<'d>> + Clone,
+    of: usize,
+) -> Option<Mean> {
     let seeds = cells.clone().next()?.gains.len();
     let of_seed = |seed: usize| {
         let gains: Vec<f64> = cells.clone().filter_map(|cell| cell.gains[seed]).collect();
         Mean::of(&gains).map(|mean| mean.mean)
     };
     let all: Vec<f64> = (0..seeds).filter_map(of_seed).collect();
-    Mean::of(&all).map(Mean::exp)
+    Mean::of_best(&all, of).map(Mean::exp)
 }
 
 impl OfVariant {
@@ -319,7 +331,8 @@ impl OfVariant {
             worst: worst.map(|(cell, gain)| (design.told(cell.setting), gain.exp())),
             wait_p99: Mean::of(&waits).map(|mean| mean.mean.exp()),
             keeps_limits: design.objective.has_limits().then(|| kept as f64 / runs.max(1) as f64),
-            failed: own.map(|cell| cell.failed).sum(),
+            failed: own.clone().map(|cell| cell.failed).sum(),
+            without_gain: own.flat_map(|cell| &cell.gains).filter(|gain| gain.is_none()).count(),
         }
     }
 }
@@ -345,17 +358,20 @@ fn winners(design: &Design, groups: &[&str], cells: &[Cell]) -> Vec<Winner> {
                 .filter(|cell| cell.group == *group && cell.setting.levels[at] == **machine);
             let sound = |cell: &Cell| {
                 let keeps = !design.objective.has_limits() || cell.kept == cell.gains.len();
-                cell.failed == 0 && keeps
+                cell.gains.iter().all(Option::is_some) && keeps
             };
-            own.clone().all(sound).then(|| mean_gain(own)).flatten()
+            own.clone().all(sound).then(|| best_gain(own, groups.len() - 1)).flatten()
         };
-        let all = groups.iter().filter_map(|group| Some((group, gain(group)?)));
+        // The last of equals counts: the first variant, which all are compared with.
+        let all = groups.iter().rev().filter_map(|group| Some((group, gain(group)?)));
+        let base_is_out = gain(&groups[0]).is_none();
         let (label, gain) = all.max_by(|(_, one), (_, other)| one.mean.total_cmp(&other.mean))?;
         Some(Winner {
             machine: machine.text.clone(),
             label: label.to_string(),
             gain,
             by_chance: *label != groups[0] && !gain.is_above(1.0),
+            base_is_out,
         })
     };
     machines.iter().filter_map(winner).collect()
@@ -370,12 +386,12 @@ struct Grouped {
 
 impl Grouped {
     /// None: the factor has one value.
-    fn new(factor: &str, levels: &[&Level]) -> Option<Self> {
+    fn new(factor: &str, levels: &[&Level], drawn: bool) -> Option<Self> {
         let all = distinct(levels.iter().copied());
         let numbers: Vec<f64> = all.iter().filter_map(|level| level.number).collect();
         let (names, of): (Vec<String>, Vec<usize>) = match all.len() {
             0 | 1 => return None,
-            many if many > NUMBERS && numbers.len() == many => {
+            many if (drawn || many > NUMBERS) && many > PARTS && numbers.len() == many => {
                 let mut sorted = all.clone();
                 sorted.sort_by(|one, other| {
                     let number = |level: &Level| level.number.unwrap_or(0.0);
@@ -413,23 +429,24 @@ impl Effects {
             let has_levels = cell.variant.levels.len() == design.knobs[policy].len();
             cell.variant.policy == policy && has_levels && (!is_base || policy == 0)
         };
-        let own: Vec<&Cell> =
-            cells.iter().filter(is_own).filter(|cell| cell.gain().is_some()).collect();
+        let whole = |cell: &&Cell| cell.gains.iter().all(Option::is_some);
+        let own: Vec<&Cell> = cells.iter().filter(is_own).filter(whole).collect();
         let common = design.factors.iter().enumerate().filter_map(|(at, factor)| {
             let levels: Vec<&Level> = own.iter().map(|cell| &cell.setting.levels[at]).collect();
-            Grouped::new(factor, &levels)
+            Grouped::new(factor, &levels, design.is_sample)
         });
         let knobs = design.knobs[policy].iter().enumerate().filter_map(|(at, knob)| {
             let levels: Vec<&Level> = own.iter().map(|cell| &cell.variant.levels[at]).collect();
-            Grouped::new(knob, &levels)
+            Grouped::new(knob, &levels, design.is_sample)
         });
         let factors: Vec<Grouped> = common.chain(knobs).collect();
         let values: Vec<f64> = own.iter().filter_map(|cell| cell.gain()).collect();
         if factors.is_empty() || values.iter().all(|value| *value == values[0]) {
             return None;
         }
-        let noise = if design.is_sample { None } else { noise(&own) };
-        let explained = Explained::new(values, noise, &of_each(&factors));
+        let by_seed = own.iter().map(|cell| cell.gains.iter().copied().flatten().collect());
+        let chance = if design.is_sample { Chance::Rest } else { Chance::Seeds };
+        let explained = Explained::new(by_seed.collect(), chance);
         let mut effects: Vec<Effect> = factors
             .iter()
             .map(|factor| Effect {
@@ -443,7 +460,7 @@ impl Effects {
         for (at, one) in factors.iter().enumerate() {
             for other in &factors[at + 1..] {
                 let explains = explained.by_both(&one.of, &other.of);
-                if explains >= EXPLAINS {
+                if let Some(explains) = explains.filter(|explains| *explains >= EXPLAINS) {
                     pairs.push(Pair::new(one, other, explains, &own));
                 }
             }
@@ -451,22 +468,6 @@ impl Effects {
         pairs.sort_by(|one, other| other.explains.total_cmp(&one.explains));
         Some(Effects { policy: design.policies[policy].clone(), factors: effects, pairs })
     }
-}
-
-fn of_each(factors: &[Grouped]) -> Vec<&[usize]> {
-    factors.iter().map(|factor| factor.of.as_slice()).collect()
-}
-
-/// The variance of a cell's mean over seeds. None: there is one seed.
-fn noise(cells: &[&Cell]) -> Option<f64> {
-    let variance = |cell: &&Cell| {
-        let gains: Vec<f64> = cell.gains.iter().copied().flatten().collect();
-        let mean = Mean::of(&gains).filter(|_| gains.len() > 1)?.mean;
-        let squares: f64 = gains.iter().map(|gain| (gain - mean).powi(2)).sum();
-        Some(squares / (gains.len() - 1) as f64 / gains.len() as f64)
-    };
-    let all: Vec<f64> = cells.iter().filter_map(variance).collect();
-    Mean::of(&all).map(|mean| mean.mean)
 }
 
 impl Grouped {
@@ -498,10 +499,13 @@ impl Pair {
     }
 }
 
-/// All variants by gain and wait.
+/// All variants without a failed run, and that keep the limits, by gain and wait.
 fn frontier(variants: &[OfVariant]) -> Vec<Point> {
+    let sound =
+        |of: &&OfVariant| of.without_gain == 0 && of.keeps_limits.is_none_or(|kept| kept == 1.0);
     let places: Vec<(&str, f64, f64)> = variants
         .iter()
+        .filter(sound)
         .filter_map(|of| Some((of.label.as_str(), of.gain?.mean, of.wait_p99?)))
         .collect();
     let point = |(label, gain, wait_p99): &(&str, f64, f64)| {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use comparison::Job;
+use comparison::{Job, WORKLOADS};
 use machine::Machine;
 use measuring::find_machine;
 use serde::{Deserialize, Serialize};
@@ -59,14 +59,17 @@ impl Inputs {
         there
     }
 
-    /// Finds a machine by its name or file. One that is measured has to be measured once.
+    /// Finds a machine by its name or file. One that is measured is measured once.
+    ///
+    /// # Errors
+    /// There is none, or its file is bad.
     pub fn add_machine(&mut self, name: &str) -> Result<Input, Failure> {
-        let known = self.machines.keys().find(|known| known.name == name);
-        if let Some(known) = known {
-            return Ok(known.clone());
-        }
         let comes_along = machine::find(name).is_ok();
         let file = if comes_along { None } else { self.file(name) };
+        let known = |input: &&Input| input.name == name && file.is_none();
+        if let Some(known) = self.machines.keys().find(known) {
+            return Ok(known.clone());
+        }
         let path = file.as_ref().map(|path| path.display().to_string());
         let machine = find_machine(path.as_deref().unwrap_or(name))?;
         let digest = match file {
@@ -81,19 +84,20 @@ impl Inputs {
     }
 
     /// Finds a workload by its name, its file, or the command line of a program that is modelled.
+    ///
+    /// # Errors
+    /// There is none, or its file is bad.
     pub fn add_workload(&mut self, name: &str) -> Result<Input, Failure> {
-        let words = shlex::split(name).unwrap_or_default();
-        let (job, digest) = match self.file(name) {
+        let comes_along = WORKLOADS.iter().any(|(known, _)| *known == name);
+        let file = if comes_along { None } else { self.file(name) };
+        let (job, digest) = match file {
             Some(path) => {
                 // First, as it refuses what is no file.
                 let job = Job::named(&path)?;
                 let digest = Digest::of_file(&path).map_err(|error| unreadable(name, &error))?;
                 (job, Some(digest))
             }
-            None if words.len() > 1 || name == "hackbench" => {
-                (Job::Command { argv: words, with: Vec::new() }, None)
-            }
-            None => (Job::named(name.as_ref())?, None),
+            None => (job_of(name)?, None),
         };
         let input = Input { name: name.to_string(), digest };
         self.workloads.insert(input.clone(), job);
@@ -110,25 +114,18 @@ impl Inputs {
         is_machine: bool,
         file: Option<&Path>,
     ) -> Result<(), Failure> {
-        let known = match is_machine {
-            true => self.machines.contains_key(input),
-            false => self.workloads.contains_key(input),
-        };
-        if known {
-            return Ok(());
-        }
         let name = file.map_or(input.name.clone(), |path| path.display().to_string());
         match is_machine {
-            true => {
-                let added = self.add_machine(&name)?;
-                let machine = self.machines[&added].clone();
-                self.machines.insert(input.clone(), machine);
+            true if !self.machines.contains_key(input) => {
+                self.machines.insert(input.clone(), find_machine(&name)?);
             }
-            false => {
-                let added = self.add_workload(&name)?;
-                let job = self.workloads[&added].clone();
+            false if !self.workloads.contains_key(input) => {
+                // Never a file of this name that happens to be here.
+                let built_in = || Job::built_in(&name).map_or_else(|| job_of(&name), Ok);
+                let job = file.map_or_else(built_in, Job::named)?;
                 self.workloads.insert(input.clone(), job);
             }
+            _ => {}
         }
         Ok(())
     }
@@ -164,6 +161,15 @@ impl Inputs {
     /// A workload that was added, fitted to this machine.
     pub fn job(&self, input: &Input, machine: &Machine) -> Result<Job, Failure> {
         self.workloads[input].clone().fit(machine)
+    }
+}
+
+/// A workload that comes along, or a program's model.
+fn job_of(name: &str) -> Result<Job, Failure> {
+    let words = shlex::split(name).unwrap_or_default();
+    match words.len() > 1 || name == "hackbench" {
+        true => Ok(Job::Command { argv: words, with: Vec::new() }),
+        false => Job::named(name.as_ref()),
     }
 }
 

@@ -27,6 +27,6 @@ pub use measured::{Measured, OfProgram, Waits};
 pub use objective::{NoObjective, Objective};
 pub use perform::{Missing, check, missing, perform};
 pub use run::{Came, Run, Stage, Stages};
-pub use statistics::{Explained, Mean};
+pub use statistics::Mean;
 pub use store::Store;
-pub use tune::{Tried, Tuned, tune};
+pub use tune::{Answer, Tried, Tuned, tune};

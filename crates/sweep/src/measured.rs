@@ -40,7 +40,7 @@ pub struct Waits {
 }
 
 /// Shorter waits count as this long, ns: a ratio to nothing tells nothing.
-const WAIT_LEAST_NS: u64 = 1_000;
+pub const WAIT_LEAST_NS: u64 = 1_000;
 
 impl Waits {
     /// How many times as long 99 % of the waits are as those of another run.
@@ -63,7 +63,7 @@ pub struct OfProgram {
 }
 
 /// The program of a task, which is its name before a dash.
-fn program(task: &str) -> &str {
+pub fn program(task: &str) -> &str {
     task.split('-').next().unwrap_or(task)
 }
 

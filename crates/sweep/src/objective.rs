@@ -4,10 +4,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::measured::Measured;
+use crate::measured::{Measured, WAIT_LEAST_NS};
 
-/// Shorter waits count as this long, ns: a ratio to nothing tells nothing.
-const WAIT_LEAST_NS: f64 = 1_000.0;
+/// A program that did nothing counts as if it had done this part of what it did elsewhere.
+const WORK_LEAST: f64 = 1e-9;
 
 /// What a run is judged by, and what it has to keep.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,13 +149,14 @@ impl Quantity {
                 Quantile::P99 => waits.p99_ns,
                 Quantile::Longest => waits.max_ns,
             };
-            Some((ns as f64).max(WAIT_LEAST_NS) / 1e9)
+            Some(ns.max(WAIT_LEAST_NS) as f64 / 1e9)
         };
         let elapsed_s = run.elapsed_ns as f64 / 1e9;
         match self.what {
             What::Elapsed => Some(elapsed_s),
-            What::Switches => Some(run.switches as f64),
-            What::Migrations => Some(run.migrations as f64),
+            // A ratio to none tells nothing.
+            What::Switches => Some(run.switches.max(1) as f64),
+            What::Migrations => Some(run.migrations.max(1) as f64),
             What::Wait(which) => wait(which),
             What::Speed | What::Throughput => {
                 let work = |program: &str| run.programs.get(program)?.work;
@@ -215,10 +216,23 @@ impl Objective {
         if self.quantity.what == What::Speed && self.quantity.of.is_none() {
             return Some(own.speed_against(base));
         }
-        let (own, base) = (self.quantity.value(own)?, self.quantity.value(base)?);
-        let ratio = if self.quantity.is_cost() { base / own } else { own / base };
-        // Two runs without a switch are alike.
-        if own == base { Some(1.0) } else { Some(ratio).filter(|ratio| ratio.is_finite()) }
+        let base_value = self.quantity.value(base)?;
+        let did_nothing = || self.starved(own, base).then_some(base_value * WORK_LEAST);
+        let own_value = did_nothing().or_else(|| self.quantity.value(own))?;
+        let ratio = match self.quantity.is_cost() {
+            true => base_value / own_value,
+            false => own_value / base_value,
+        };
+        Some(ratio).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+    }
+
+    /// Whether the programs that it is about did something in the other run, and nothing in this one.
+    fn starved(&self, own: &Measured, base: &Measured) -> bool {
+        let work = |run: &Measured| match &self.quantity.of {
+            Some(program) => run.programs.get(program).and_then(|of| of.work),
+            None => run.work(),
+        };
+        !self.quantity.is_cost() && work(own).is_none() && work(base).is_some()
     }
 
     /// The programs that it names.
@@ -253,6 +267,11 @@ mod tests {
         assert_eq!(objective("p99:web").ratio(&fast, &slow), Some(0.25));
         assert_eq!(objective("p99:db").ratio(&fast, &slow), None);
         assert_eq!(objective("switches").ratio(&fast, &slow), Some(1.0));
+        let none = Measured { switches: 0, ..slow.clone() };
+        let some = Measured { switches: 8, ..slow.clone() };
+        assert_eq!(objective("switches").ratio(&none, &some), Some(8.0), "none is not perfect");
+        let (starved, fed) = (run(1_000, 0, None), run(1_000, 0, Some(4.0)));
+        assert!(objective("throughput:web").ratio(&starved, &fed).unwrap() < 1e-6);
         let (less, more) = (run(1_000, 0, Some(4.0)), run(1_000, 0, Some(6.0)));
         assert_eq!(objective("throughput:web").ratio(&more, &less), Some(1.5));
     }

@@ -27,15 +27,20 @@ pub struct Missing {
     pub left: Vec<(Digest, Run)>,
 }
 
-/// Finds the runs that have no result yet.
-pub fn missing(design: &Design, store: &Store, program: Digest) -> Missing {
+/// Finds the runs that have no result yet; without a store none has.
+pub fn missing<'s>(
+    design: &Design,
+    store: impl Into<Option<&'s Store>>,
+    program: Digest,
+) -> Missing {
+    let store = store.into();
     let (mut seen, mut left) = (BTreeSet::new(), Vec::new());
     for setting in &design.settings {
         for variant in setting.variants.iter() {
             for seed in &design.seeds {
                 let run = design.run(setting, variant, *seed);
                 let key = run.key(program);
-                if seen.insert(key) && !store.has(key) {
+                if seen.insert(key) && !store.is_some_and(|store| store.has(key)) {
                     left.push((key, run));
                 }
             }
@@ -44,18 +49,20 @@ pub fn missing(design: &Design, store: &Store, program: Digest) -> Missing {
     Missing { runs: seen.len(), left }
 }
 
-/// Checks that each policy can be simulated, and each workload on each machine.
+/// Checks that each policy can be simulated, each workload on each machine, and that the objective's programs are there.
 ///
 /// # Errors
 /// The user's input is bad.
 pub fn check(design: &Design) -> Result<(), Failure> {
     let (mut seen, stages) = (BTreeSet::new(), Stages::default());
-    for setting in &design.settings {
+    for setting in design.settings.iter().chain(&design.held_out) {
         for variant in setting.variants.iter() {
             let run = design.run(setting, variant, 0);
             let policy = design.policies[variant.policy].clone();
-            if seen.insert((run.machine.clone(), run.workload.clone(), policy)) {
+            let place = (run.machine.clone(), run.workload.clone(), run.pressure);
+            if seen.insert((place, policy)) {
                 stages.check(&run, &design.inputs)?;
+                stages.check_programs(&run, &design.inputs, &design.objective)?;
             }
         }
     }
@@ -68,7 +75,7 @@ pub fn check(design: &Design) -> Result<(), Failure> {
 /// The user's input is bad, or a result cannot be kept, or that of `step`. Results before are kept.
 pub fn perform(
     left: &[(Digest, Run)],
-    inputs: &Inputs,
+    (inputs, stages): (&Inputs, &Stages),
     store: &mut Store,
     threads: usize,
     mut step: impl FnMut() -> Result<(), Failure>,
@@ -76,7 +83,7 @@ pub fn perform(
     each(
         left.len(),
         threads,
-        |at, stages| left[at].1.done(inputs, stages),
+        |at| left[at].1.simulate(inputs, stages),
         |at, came| {
             store.put(left[at].0, &left[at].1, came)?;
             step()
@@ -89,18 +96,18 @@ pub fn perform(
 fn each(
     count: usize,
     threads: usize,
-    work: impl Fn(usize, &Stages) -> Result<Came, Failure> + Sync,
+    work: impl Fn(usize) -> Result<Came, Failure> + Sync,
     mut take: impl FnMut(usize, Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let (next, stop, stages) = (AtomicUsize::new(0), AtomicBool::new(false), Stages::default());
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (sender, results) = sync_channel(WAITING * threads);
     thread::scope(|scope| {
         for _ in 0..threads.min(count) {
-            let (sender, next, stop, stages, work) = (sender.clone(), &next, &stop, &stages, &work);
+            let (sender, next, stop, work) = (sender.clone(), &next, &stop, &work);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= count || sender.send((at, work(at, stages))).is_err() {
+                    if at >= count || sender.send((at, work(at))).is_err() {
                         break;
                     }
                 }
@@ -134,7 +141,7 @@ mod tests {
     fn each_is_done_once_on_all_threads() {
         for threads in [1, 2, 7] {
             let mut taken = vec![0; 500];
-            let work = |at: usize, _: &Stages| Ok(Came::Failed(at.to_string()));
+            let work = |at: usize| Ok(Came::Failed(at.to_string()));
             let take = |at: usize, came: Came| {
                 assert_eq!(came, Came::Failed(at.to_string()));
                 taken[at] += 1;
@@ -148,7 +155,7 @@ mod tests {
     #[test]
     fn the_first_error_ends_it_and_what_is_done_is_kept() {
         let mut kept = 0;
-        let work = |at: usize, _: &Stages| match at {
+        let work = |at: usize| match at {
             50 => Err(Failure::input("bad")),
             _ => Ok(Came::Failed(String::new())),
         };
@@ -162,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_ends_it() {
-        let work = |_: usize, _: &Stages| Ok(Came::Failed(String::new()));
+        let work = |_: usize| Ok(Came::Failed(String::new()));
         let ended = each(1_000_000, 2, work, |at, _| match at {
             10.. => Err(Failure::run("full")),
             _ => Ok(()),
@@ -180,16 +187,17 @@ mod tests {
             Design::parse("it.toml", DESIGN, "".as_ref(), Purpose::Sweep).unwrap(),
             Digest::of(b"it"),
         );
+        let stages = Stages::default();
         check(&design).unwrap();
         let results = |threads: usize| {
             let mut store = Store::open(&folder.path().join(threads.to_string())).unwrap();
             let all = missing(&design, &store, program);
             assert_eq!((all.runs, all.left.len()), (6, 6));
             let some = &all.left[..4];
-            perform(some, &design.inputs, &mut store, threads, || Ok(())).unwrap();
+            perform(some, (&design.inputs, &stages), &mut store, threads, || Ok(())).unwrap();
             let rest = missing(&design, &store, program);
             assert_eq!((rest.runs, rest.left.len()), (6, 2));
-            perform(&rest.left, &design.inputs, &mut store, threads, || Ok(())).unwrap();
+            perform(&rest.left, (&design.inputs, &stages), &mut store, threads, || Ok(())).unwrap();
             assert!(missing(&design, &store, program).left.is_empty());
             assert_eq!(missing(&design, &store, Digest::of(b"new")).left.len(), 6);
             let came = |(key, _): &(Digest, Run)| store.get(*key).unwrap().unwrap();

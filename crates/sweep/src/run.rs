@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One run of a sweep: what it follows from, and how it is done.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use comparison::Contender;
@@ -9,12 +9,13 @@ use comparison::plan::{check_affinity, check_learners};
 use machine::Machine;
 use serde::{Deserialize, Serialize};
 use sim::{Scenario, SimError};
-use terminal::Failure;
+use terminal::{Failure, meant};
 use workload::Workload;
 
 use crate::digest::Digest;
 use crate::input::{Input, Inputs};
-use crate::measured::Measured;
+use crate::measured::{Measured, program};
+use crate::objective::Objective;
 
 /// All that a result follows from, apart from the program that makes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,19 +57,19 @@ impl Run {
         Digest::of(&all)
     }
 
-    /// Does it.
+    /// Simulates it.
     ///
     /// # Errors
     /// The user's input is bad: there is no result to keep.
-    pub fn done(&self, inputs: &Inputs, kept: &Stages) -> Result<Came, Failure> {
-        self.on(&*kept.stage(self, inputs)?)
+    pub fn simulate(&self, inputs: &Inputs, kept: &Stages) -> Result<Came, Failure> {
+        self.simulate_on(&*kept.stage(self, inputs)?)
     }
 
-    /// Does it on its stage.
+    /// Simulates it on its stage.
     ///
     /// # Errors
     /// The user's input is bad: there is no result to keep.
-    pub fn on(&self, stage: &Stage) -> Result<Came, Failure> {
+    pub fn simulate_on(&self, stage: &Stage) -> Result<Came, Failure> {
         let scheduler = Contender::parse(&self.policy)?.scheduler()?;
         let mut scenario =
             Scenario::new(stage.machine.clone(), stage.workload.clone(), scheduler).seed(self.seed);
@@ -111,6 +112,9 @@ type Place = Arc<OnceLock<Result<Arc<Stage>, Failure>>>;
 #[derive(Debug, Default)]
 pub struct Stages(Mutex<VecDeque<(Made, Place)>>);
 
+/// Most programs of a workload that an error names.
+const NAMED: usize = 12;
+
 /// So many stages are kept: more than there are threads, so that none is made twice.
 const KEPT: usize = 64;
 
@@ -135,6 +139,33 @@ impl Stages {
             }
         };
         place.get_or_init(|| Stage::new(run, inputs).map(Arc::new)).clone()
+    }
+
+    /// Checks that the programs of an objective are tasks of the workload.
+    ///
+    /// # Errors
+    /// One is not.
+    pub fn check_programs(
+        &self,
+        run: &Run,
+        inputs: &Inputs,
+        objective: &Objective,
+    ) -> Result<(), Failure> {
+        let stage = self.stage(run, inputs)?;
+        let there: BTreeSet<&str> =
+            stage.workload.tasks.iter().map(|task| program(&task.name)).collect();
+        match objective.programs().find(|program| !there.contains(program)) {
+            None => Ok(()),
+            Some(absent) => {
+                let proposal = meant::proposal(absent, there.iter().copied());
+                let there: Vec<&str> = there.into_iter().take(NAMED).collect();
+                Err(Failure::input(format!(
+                    "objective: {} has no program `{absent}`; {proposal}it has: {}",
+                    run.workload.name,
+                    there.join(", ")
+                )))
+            }
+        }
     }
 
     /// Checks that a run can be begun.

@@ -53,7 +53,7 @@ pub struct Candidate {
 
 /// Seeds of a new candidate, and of the last ones.
 const FIRST: u64 = 2;
-const LAST: u64 = 5;
+pub const LAST: u64 = 5;
 /// Rounds of new candidates around the better ones.
 const ROUNDS: u32 = 3;
 /// Better ones around which new candidates come up.
@@ -93,7 +93,17 @@ pub struct Defaults<'d> {
     pub keep: bool,
 }
 
-/// Searches with at most so many runs. Returns all candidates, the best first, and how many runs it took.
+/// The fewest runs of a search in this many knobs.
+pub fn least(axes: usize) -> usize {
+    FIRST as usize * (2 + 2 * axes) + kept_back()
+}
+
+/// Runs that the last candidates have for themselves.
+fn kept_back() -> usize {
+    (LAST - FIRST) as usize * LEADERS
+}
+
+/// Searches with at most so many runs, and [`least`] of them. Returns all candidates, the best first.
 ///
 /// # Errors
 /// Those of the response.
@@ -102,8 +112,9 @@ pub fn search<R: Response>(
     axes: &[Axis],
     defaults: Defaults,
     most: usize,
-) -> Result<(Vec<Candidate>, usize), R::Error> {
+) -> Result<Vec<Candidate>, R::Error> {
     let random = Pcg64::seed_from_u64(1);
+    let most = most.saturating_sub(kept_back());
     let mut search = Search { response, axes, all: BTreeMap::new(), random, most, runs: 0 };
     let none = Candidate {
         name: defaults.name.to_string(),
@@ -112,7 +123,7 @@ pub fn search<R: Response>(
         failed: !defaults.keep,
     };
     search.all.insert(defaults.name.to_string(), none);
-    let first = search.spread(4 + 4 * axes.len());
+    let first = search.spread((4 + 4 * axes.len()).min(search.most / FIRST as usize));
     search.add(first, FIRST)?;
     let mut width = 0.5 / (4.0 + 4.0 * axes.len() as f64).powf(1.0 / axes.len() as f64);
     for round in 0..ROUNDS {
@@ -128,11 +139,11 @@ pub fn search<R: Response>(
         search.more(&leaders, FIRST + 1 + u64::from(round))?;
         width /= 2.0;
     }
-    let last = search.mildest(defaults.at);
+    let last = search.nearest_to_defaults(defaults.at);
+    search.most += kept_back();
     search.more(&last, LAST)?;
-    let runs = search.runs;
     let mut all: Vec<Candidate> = search.all.into_values().collect();
-    let sure = |it: &Candidate| it.gains.len() as u64 >= LAST;
+    let sure = |it: &Candidate| !it.failed && it.gains.len() as u64 >= LAST;
     let most =
         all.iter().filter(|it| sure(it)).map(Candidate::mean).fold(f64::NEG_INFINITY, f64::max);
     // Those with all seeds first; of those that gain alike, the mildest.
@@ -142,7 +153,7 @@ pub fn search<R: Response>(
         (!sure(it), less, distance(&it.place, defaults.at))
     };
     all.sort_by(|one, other| order(one).partial_cmp(&order(other)).expect("they are numbers"));
-    Ok((all, runs))
+    Ok(all)
 }
 
 /// How far a place is from the defaults, which have none.
@@ -152,7 +163,7 @@ fn distance(place: &[f64], defaults: &[f64]) -> f64 {
 
 impl<R: Response> Search<'_, R> {
     /// The candidates that come last: the best one, and of those that gain as much the nearest to the defaults.
-    fn mildest(&self, defaults: &[f64]) -> Vec<String> {
+    fn nearest_to_defaults(&self, defaults: &[f64]) -> Vec<String> {
         let mut leaders = self.leaders(1);
         let most = leaders.first().map_or(0.0, |name| self.smooth(&self.all[name]));
         let alike = |it: &&Candidate| it.mean() > most - ALIKE;
@@ -204,7 +215,8 @@ impl<R: Response> Search<'_, R> {
             return of.mean();
         }
         let (mut sum, mut weights) = (0.0, 0.0);
-        for other in self.all.values().filter(|it| !it.place.is_empty() && !it.failed) {
+        let others = self.all.values().filter(|it| !it.place.is_empty() && !it.failed);
+        for other in others.filter(|it| !it.gains.is_empty()) {
             let apart = |((one, other), axis): ((&f64, &f64), &Axis)| match axis {
                 Axis::Ordered => (one - other).powi(2),
                 Axis::Words(words) => {
@@ -225,7 +237,8 @@ impl<R: Response> Search<'_, R> {
         let mut new = Vec::new();
         for place in places {
             let name = self.response.name(&place);
-            if !self.all.contains_key(&name) {
+            let runs = self.runs + (new.len() + 1) * seeds as usize;
+            if !self.all.contains_key(&name) && runs <= self.most {
                 let gains = Vec::new();
                 let one = Candidate { name: name.clone(), place, gains, failed: false };
                 self.all.insert(name.clone(), one);
@@ -265,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// A response with a known best place, of which chance makes more or less.
+    /// A response with a known optimum and added noise.
     struct Planted {
         axes: &'static [Axis],
         of: fn(&[f64]) -> f64,
@@ -352,7 +365,9 @@ mod tests {
         let mut planted = Planted { axes, of, number, noise: NOISE };
         let at = vec![0.0; axes.len()];
         let defaults = Defaults { name: "defaults", at: &at, keep: true };
-        let (all, runs) = search(&mut planted, axes, defaults, 200).unwrap();
+        let all = search(&mut planted, axes, defaults, 200).unwrap();
+        let others = all.iter().filter(|it| !it.place.is_empty());
+        let runs: usize = others.map(|it| it.gains.len()).sum();
         let is_default = all[0].place.is_empty();
         let gain = if is_default { 0.0 } else { of(&planted.snapped(&all[0].place)) };
         (gain, runs, planted.grid())
@@ -373,8 +388,15 @@ mod tests {
     fn a_search_ends_with_its_runs() {
         let mut planted = Planted { axes: THREE, of: LOADS[8].1, number: 1, noise: NOISE };
         let defaults = Defaults { name: "defaults", at: &[0.0; 3], keep: true };
-        let (all, runs) = search(&mut planted, THREE, defaults, 25).unwrap();
-        assert!(runs <= 25 && all.len() > 5, "{runs}");
+        for most in [least(3), 40, 60] {
+            let all = search(&mut planted, THREE, defaults, most).unwrap();
+            let others = || all.iter().filter(|it| !it.place.is_empty());
+            let runs: usize = others().map(|it| it.gains.len()).sum();
+            assert!(runs <= most && all.len() > 5, "{runs} of {most}");
+            // The best one has had all seeds, and none is listed that had no run.
+            assert_eq!(all[0].gains.len() as u64, LAST);
+            assert!(!all[0].place.is_empty() && others().all(|it| !it.gains.is_empty()));
+        }
     }
 
     /// All values up to a half gain alike.
@@ -384,7 +406,7 @@ mod tests {
         let mut planted = Planted { axes: ONE, of, number: 1, noise: 0.0 };
         let mut best = |at: f64| {
             let defaults = Defaults { name: "defaults", at: &[at], keep: true };
-            search(&mut planted, ONE, defaults, 200).unwrap().0[0].place[0]
+            search(&mut planted, ONE, defaults, 200).unwrap()[0].place[0]
         };
         let (low, high) = (best(0.0), best(0.9));
         assert!(low < 0.2 && high > 0.3, "{low} {high}");
@@ -396,7 +418,7 @@ mod tests {
         let mut planted = Planted { axes: ONE, of: |x| -0.2 - x[0], number: 1, noise: NOISE };
         let best = |planted: &mut Planted, keep| {
             let defaults = Defaults { name: "defaults", at: &[0.0], keep };
-            search(planted, ONE, defaults, 200).unwrap().0[0].name.clone()
+            search(planted, ONE, defaults, 200).unwrap()[0].name.clone()
         };
         assert_eq!(best(&mut planted, true), "defaults");
         assert_ne!(best(&mut planted, false), "defaults");

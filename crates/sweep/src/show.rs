@@ -12,11 +12,11 @@ use terminal::Failure;
 
 use crate::design::Design;
 use crate::digest::Digest;
-use crate::findings::{Effects, Findings, OfVariant, Winner, each};
+use crate::findings::{EXPLAINS, Effects, Findings, OfVariant, Winner, each};
 use crate::run::Came;
 use crate::statistics::Mean;
 use crate::store::Store;
-use crate::tune::{Tried, Tuned};
+use crate::tune::{Answer, Tried, Tuned};
 
 /// Most variants in a terminal's table, and in a heat map.
 const VARIANTS: usize = 12;
@@ -24,7 +24,7 @@ const VARIANTS: usize = 12;
 const FACTORS: usize = 4;
 
 /// A gain with its range: `1.12 (1.10–1.14)`.
-fn gain(mean: Mean) -> String {
+pub fn gain(mean: Mean) -> String {
     let between = mean.low.zip(mean.high).map(|(low, high)| range(low, high));
     format!("{}{}", digits(mean.mean), between.unwrap_or_default())
 }
@@ -45,6 +45,8 @@ fn headings(findings: &Findings) -> Vec<&'static str> {
     let limited = findings.variants.iter().any(|of| of.keeps_limits.is_some());
     headings.extend(limited.then_some("keeps limits"));
     headings.extend(findings.variants.iter().any(|of| of.failed > 0).then_some("failed"));
+    let lacks = |of: &OfVariant| of.without_gain > 0;
+    headings.extend(findings.variants.iter().any(lacks).then_some("without a gain"));
     headings
 }
 
@@ -56,7 +58,8 @@ fn row(of: &OfVariant, headings: &[&str]) -> Vec<String> {
         "least" => of.worst.as_ref().map_or_else(unknown, |(_, gain)| digits(*gain)),
         "wait p99" => of.wait_p99.map_or_else(unknown, |wait| format!("{}×", digits(wait))),
         "keeps limits" => of.keeps_limits.map_or_else(unknown, percent),
-        _ => of.failed.to_string(),
+        "failed" => of.failed.to_string(),
+        _ => of.without_gain.to_string(),
     };
     headings.iter().map(cell).collect()
 }
@@ -64,7 +67,7 @@ fn row(of: &OfVariant, headings: &[&str]) -> Vec<String> {
 /// `paceline: machine 60 %, pressure 20 %; machine with pressure 8 %`.
 fn matters(effects: &Effects) -> String {
     let told = |name: String, part: f64| format!("{name} {}", percent(part));
-    let factors = effects.factors.iter().filter(|it| it.explains >= 0.01).take(FACTORS);
+    let factors = effects.factors.iter().filter(|it| it.explains >= EXPLAINS).take(FACTORS);
     let alone: Vec<String> = factors.map(|it| told(it.factor.clone(), it.explains)).collect();
     let pairs = effects.pairs.iter().take(FACTORS);
     let both: Vec<String> = pairs.map(|it| told(it.factors.join(" with "), it.explains)).collect();
@@ -77,10 +80,17 @@ fn matters(effects: &Effects) -> String {
 }
 
 fn won(winner: &Winner, base: &str) -> String {
-    let Winner { machine, label, gain: of, by_chance } = winner;
+    let Winner { machine, label, gain: of, by_chance, base_is_out } = winner;
+    if *base_is_out {
+        let why = format!("{base} breaks a limit or fails there");
+        return format!("{machine}: {label}, {}; {why}", gain(*of));
+    }
     match (label == base, by_chance) {
         (true, _) => format!("{machine}: none is better than {base}"),
-        (_, true) => format!("{machine}: {label}, {}, which chance would explain", gain(*of)),
+        (_, true) if of.low.is_none() => {
+            format!("{machine}: {label}, {}, with one seed: it may be chance", gain(*of))
+        }
+        (_, true) => format!("{machine}: {label}, {}, which may be chance", gain(*of)),
         (_, false) => format!("{machine}: {label}, {}", gain(*of)),
     }
 }
@@ -214,25 +224,30 @@ fn effects(of: &Effects) -> String {
 fn found(tuned: &Tuned) -> Vec<String> {
     let Tuned { policy, objective, .. } = tuned;
     let seeds = "with seeds that the search has not seen";
-    let mut lines = Vec::new();
-    match (&tuned.best, tuned.gain) {
-        (Some(best), Some(of)) if tuned.defaults_keep_limits => {
-            lines.push(format!("{best}: {} times as good as {policy} in {objective}, {seeds}.", gain(of)));
+    let best = tuned.tried.first().map_or("", |it| it.label.as_str());
+    let times = tuned.gain.map_or(String::new(), |of| format!("{} times as good", gain(of)));
+    let mut lines = vec![match tuned.answer {
+        Answer::Found if tuned.defaults_keep_limits => {
+            format!("{best}: {times} as {policy} in {objective}, {seeds}.")
         }
-        (Some(best), Some(of)) => lines.push(format!(
-            "{best} keeps the limits of {objective}, which {policy} breaks; it is {} times as good, {seeds}.",
-            gain(of)
-        )),
-        (None, _) if !tuned.tried.iter().any(|it| it.gain.is_some()) => {
-            lines.push(format!("Nothing found: no value keeps the limits of {objective}."));
+        Answer::Found => format!(
+            "{best} keeps the limits of {objective} with every seed, which {policy} does not; it is {times}, {seeds}."
+        ),
+        Answer::NoneBetter => format!("Nothing to gain: {policy} stays, no value is better."),
+        Answer::ByChance => format!(
+            "Nothing to gain: {policy} stays. The best of the search, {best}, is {times}, {seeds}."
+        ),
+        Answer::NotWithOtherSeeds => format!(
+            "Nothing found: {policy} stays. The best of the search, {best}, fails or breaks a limit {seeds}."
+        ),
+        Answer::NotElsewhere => format!(
+            "Nothing found: {policy} stays. The best of the search, {best}, is {times}, but has no gain with workloads \
+             that were held out."
+        ),
+        Answer::NoResult => {
+            format!("Nothing found: no value has a result in {objective} that keeps its limits.")
         }
-        (None, Some(of)) => lines.push(format!(
-            "Nothing to gain: {policy} stays. The best of the search, {}, is {} times as good, {seeds}.",
-            tuned.tried[0].label,
-            gain(of)
-        )),
-        (_, None) => lines.push(format!("Nothing to gain: {policy} stays, no value is better.")),
-    }
+    }];
     if let Some(of) = tuned.gain_elsewhere {
         lines.push(format!("With workloads that were held out, it is {} times as good.", gain(of)));
     }
@@ -356,7 +371,9 @@ pub fn csv(
                     cells.extend(FIGURES.map(|(_, figure)| figure(of)));
                 }
             }
-            out.write_record(&cells).map_err(|error| Failure::run(error.to_string()))
+            out.write_record(&cells).map_err(|error| {
+                Failure::input(format!("cannot write {}: {error}", path.display()))
+            })
         });
         trouble = rows.err();
         out.flush()

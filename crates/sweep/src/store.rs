@@ -19,6 +19,8 @@ use crate::run::{Came, Run};
 
 /// The first line of such a file.
 const FIRST: &str = r#"{"paceline":"results of a sweep","format":1}"#;
+/// No line is longer: a longer one is no line of such a file.
+const LINE_MAX: u64 = 64 << 20;
 /// What stands before a line's checksum.
 const SUM: &str = r#","sum":""#;
 
@@ -68,21 +70,56 @@ impl Store {
         }
     }
 
-    /// Finds all lines. Returns false if this is another kind of file.
+    /// Looks into a file of results: nothing is written, and another sweep may write to it meanwhile. None: there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or has something else in it.
+    pub fn look(path: &Path) -> Result<Option<Self>, Failure> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let cannot = |why: &dyn std::fmt::Display| {
+            Failure::input(format!("{}: {why}; name another with --results", path.display()))
+        };
+        if !path.is_file() {
+            return Err(cannot(&"it is no regular file"));
+        }
+        let file = File::open(path).map_err(|error| cannot(&error))?;
+        let (path, places) = (path.to_path_buf(), HashMap::new());
+        let mut store = Store { path, file, places, end: 0, damaged: 0 };
+        match store.find_lines()? {
+            true => Ok(Some(store)),
+            false => Err(cannot(&"it has something else in it than results of a sweep")),
+        }
+    }
+
+    /// Finds all lines, and cuts off what a kill left of a last one. Returns false if this is another kind of file.
     fn read(&mut self) -> Result<bool, Failure> {
+        if !self.find_lines()? {
+            return Ok(false);
+        }
+        // What was cut goes; the next line has to begin a line.
+        self.file.set_len(self.end).map_err(|error| self.unwritable(&error))?;
+        if self.end == 0 {
+            self.append(&format!("{FIRST}\n"))?;
+        }
+        Ok(true)
+    }
+
+    fn find_lines(&mut self) -> Result<bool, Failure> {
         let unreadable =
             |error| Failure::run(format!("cannot read {}: {error}", self.path.display()));
         let mut lines = BufReader::with_capacity(1 << 20, &self.file);
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = lines.read_until(b'\n', &mut line).map_err(unreadable)?;
+            let read = (&mut lines).take(LINE_MAX).read_until(b'\n', &mut line);
+            let read = read.map_err(unreadable)?;
             let whole = line.last() == Some(&b'\n');
             if self.end == 0 {
-                let first = &line[..read - usize::from(whole)];
-                if first != &FIRST.as_bytes()[..first.len().min(FIRST.len())]
-                    || first.len() > FIRST.len()
-                {
+                // A new file, or one that was cut in its first line.
+                let is_cut = !whole && FIRST.as_bytes().starts_with(&line);
+                if !is_cut && line != format!("{FIRST}\n").as_bytes() {
                     return Ok(false);
                 }
                 if !whole {
@@ -101,12 +138,6 @@ impl Store {
             }
             self.end += read as u64;
         }
-        drop(lines);
-        // What was cut goes; the next line has to begin a line.
-        self.file.set_len(self.end).map_err(|error| self.unwritable(&error))?;
-        if self.end == 0 {
-            self.append(&format!("{FIRST}\n"))?;
-        }
         Ok(true)
     }
 
@@ -114,7 +145,7 @@ impl Store {
     pub fn note(&self) -> Option<String> {
         (self.damaged > 0).then(|| {
             let lines = plural(self.damaged, "line");
-            format!("{}: {lines} cut or damaged; those runs are done again", self.path.display())
+            format!("{}: {lines} cut or damaged, which count for nothing", self.path.display())
         })
     }
 
@@ -185,7 +216,7 @@ impl Store {
 
     fn unwritable(&self, error: &std::io::Error) -> Failure {
         let runs = plural(self.places.len(), "run");
-        Failure::run(format!(
+        Failure::input(format!(
             "cannot write {}: {error}; {runs} kept, and the same command goes on when there is room",
             self.path.display()
         ))
@@ -292,7 +323,14 @@ mod tests {
     fn other_files_and_files_in_use_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("thesis.txt");
-        for text in ["Chapter 1\n", "x", "{\"paceline\":\"results of a sweep\",\"format\":2}\n"] {
+        for text in [
+            "Chapter 1\n",
+            "x",
+            "{\n \"a\": 1 }",
+            "\n",
+            "\nChapter",
+            "{\"paceline\":\"results of a sweep\",\"format\":2}\n",
+        ] {
             fs::write(&path, text).unwrap();
             let error = Store::open(&path).unwrap_err().to_string();
             assert!(error.contains("something else in it"), "{text}: {error}");

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use report::text::plural;
 use serde::Serialize;
 use terminal::Failure;
 
 use crate::design::{Design, Setting, Space, Variant};
 use crate::digest::Digest;
 use crate::perform::perform;
-use crate::run::{Came, Run};
-use crate::search::{Candidate, Defaults, Response, search};
+use crate::run::{Came, Run, Stages};
+use crate::search::{Candidate, Defaults, LAST, Response, least, search};
 use crate::statistics::Mean;
 use crate::store::Store;
 
@@ -37,9 +38,11 @@ pub struct Tuned {
     pub searched_by: usize,
     /// All candidates, the best first.
     pub tried: Vec<Tried>,
-    /// The best one. None: nothing is better than the defaults, or no more than chance would explain.
+    /// How the search ended.
+    pub answer: Answer,
+    /// What was found. None: the defaults stay.
     pub best: Option<String>,
-    /// Whether the defaults keep the objective's limits.
+    /// Whether the defaults have a result that keeps the objective's limits, with every seed.
     pub defaults_keep_limits: bool,
     /// What the best candidate gains over the defaults with seeds that the search has not seen. None: the defaults are
     /// the best candidate, or no candidate has a result.
@@ -48,6 +51,24 @@ pub struct Tuned {
     pub gain_elsewhere: Option<Mean>,
     /// 99th percentile of waits under it, times that under the defaults.
     pub wait_p99: Option<f64>,
+}
+
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// A candidate is better than the defaults.
+    Found,
+    /// No candidate gains more than the defaults in the search.
+    NoneBetter,
+    /// The gain of the best candidate may be chance.
+    ByChance,
+    /// The best candidate fails, or breaks a limit, with seeds that the search has not seen.
+    NotWithOtherSeeds,
+    /// The best candidate has no gain with workloads that were held out.
+    NotElsewhere,
+    /// Neither the defaults nor a candidate have a result that keeps the limits.
+    NoResult,
 }
 
 /// A candidate.
@@ -70,6 +91,7 @@ struct Asked<'t> {
     store: &'t mut Store,
     program: Digest,
     threads: usize,
+    stages: Stages,
     step: &'t mut dyn FnMut() -> Result<(), Failure>,
     /// Different simulations that were asked for.
     asked: BTreeSet<Digest>,
@@ -83,12 +105,16 @@ impl Asked<'_> {
         (run.key(self.program), run)
     }
 
-    /// Does those of these runs that are not known.
-    fn know(&mut self, wanted: &[(String, u64)], settings: &[Setting]) -> Result<(), Failure> {
+    /// Runs the simulations that have no result yet, those of a setting one after the other.
+    fn run_missing(
+        &mut self,
+        wanted: &[(String, u64)],
+        settings: &[Setting],
+    ) -> Result<(), Failure> {
         let mut left: Vec<(Digest, Run)> = Vec::new();
-        for (label, seed) in wanted {
-            for one in [self.space.policy.as_str(), label] {
-                for setting in settings {
+        for setting in settings {
+            for (label, seed) in wanted {
+                for one in [self.space.policy.as_str(), label] {
                     let (key, run) = self.run(one, *seed, setting);
                     let is_new = self.asked.insert(key);
                     if is_new && !self.store.has(key) {
@@ -97,8 +123,8 @@ impl Asked<'_> {
                 }
             }
         }
-        let (inputs, threads) = (&self.design.inputs, self.threads);
-        perform(&left, inputs, self.store, threads, &mut *self.step)
+        let on = (&self.design.inputs, &self.stages);
+        perform(&left, on, self.store, self.threads, &mut *self.step)
     }
 
     /// The logarithm of a policy's gain with a seed: the mean over settings. None: a run failed, or broke a limit.
@@ -120,14 +146,14 @@ impl Asked<'_> {
     }
 
     /// The mean gain of a policy with seeds that the search has not seen, and how many times as long its waits are.
-    fn confirmed(
+    fn confirm(
         &mut self,
         label: &str,
         settings: &[Setting],
     ) -> Result<(Option<Mean>, Option<f64>), Failure> {
         let seeds = HELD_OUT..HELD_OUT + CONFIRMED_BY;
         let wanted: Vec<(String, u64)> = seeds.map(|seed| (label.to_string(), seed)).collect();
-        self.know(&wanted, settings)?;
+        self.run_missing(&wanted, settings)?;
         let (mut gains, mut waits) = (Vec::new(), Vec::new());
         for (_, seed) in &wanted {
             gains.extend(self.gain(label, *seed, settings)?);
@@ -156,7 +182,7 @@ impl Response for Asked<'_> {
         let wanted: Vec<(String, u64)> =
             wanted.iter().map(|(label, seed)| (label.clone(), SEARCHED + seed)).collect();
         let settings = &self.design.settings;
-        self.know(&wanted, settings)?;
+        self.run_missing(&wanted, settings)?;
         wanted.iter().map(|(label, seed)| self.gain(label, *seed, settings)).collect()
     }
 }
@@ -164,7 +190,7 @@ impl Response for Asked<'_> {
 /// Searches with at most so many simulations, and confirms what it found. `step` is called after each simulation.
 ///
 /// # Errors
-/// The user's input is bad, or a result cannot be kept.
+/// The user's input is bad, so few simulations tell nothing, or a result cannot be kept.
 pub fn tune(
     design: &Design,
     store: &mut Store,
@@ -174,36 +200,66 @@ pub fn tune(
     mut step: impl FnMut() -> Result<(), Failure>,
 ) -> Result<Tuned, Failure> {
     let space = design.space.as_ref().expect("it was read for this");
-    let mut asked =
-        Asked { design, space, store, program, threads, step: &mut step, asked: BTreeSet::new() };
+    let (axes, settings) = (space.axes(), design.settings.len());
+    // The defaults have a run for each seed, too.
+    let needed = (least(axes.len()) + LAST as usize) * settings;
+    if most < needed {
+        return Err(Failure::input(format!(
+            "--budget {most}: a search of {} in {} needs {needed} simulations",
+            plural(axes.len(), "knob"),
+            plural(settings, "setting")
+        )));
+    }
+    let mut asked = Asked {
+        design,
+        space,
+        store,
+        program,
+        threads,
+        stages: Stages::default(),
+        step: &mut step,
+        asked: BTreeSet::new(),
+    };
     let defaults = space.policy.clone();
-    let first = (defaults.clone(), SEARCHED);
-    asked.know(std::slice::from_ref(&first), &design.settings)?;
-    let keep = asked.gain(&defaults, SEARCHED, &design.settings)?.is_some();
-    let most = most / design.settings.len().max(1);
+    let first: Vec<(String, u64)> =
+        (SEARCHED..SEARCHED + LAST).map(|seed| (defaults.clone(), seed)).collect();
+    asked.run_missing(&first, &design.settings)?;
+    let mut keep = true;
+    for (_, seed) in &first {
+        keep &= asked.gain(&defaults, *seed, &design.settings)?.is_some();
+    }
     let at = space.defaults();
     let from = Defaults { name: &defaults, at: &at, keep };
-    let (all, _) = search(&mut asked, &space.axes(), from, most)?;
+    let all = search(&mut asked, &axes, from, most / settings - LAST as usize)?;
     let searched_by = asked.asked.len();
-    let best = all.first().filter(|it| !it.failed && it.name != defaults && !it.gains.is_empty());
+    let best = all.first().filter(|it| !it.failed && it.name != defaults);
     let (mut gain, mut wait_p99, mut gain_elsewhere) = (None, None, None);
     if let Some(best) = best {
-        (gain, wait_p99) = asked.confirmed(&best.name, &design.settings)?;
+        (gain, wait_p99) = asked.confirm(&best.name, &design.settings)?;
         if !design.held_out.is_empty() {
-            (gain_elsewhere, _) = asked.confirmed(&best.name, &design.held_out)?;
+            (gain_elsewhere, _) = asked.confirm(&best.name, &design.held_out)?;
         }
     }
-    // Limits that the defaults break are worth a loss.
-    let gains = !keep || gain.is_some_and(|gain| gain.is_above(GAIN_LEAST));
-    let lost = gain_elsewhere.is_some_and(|gain: Mean| gain.mean < 1.0);
-    let is_better = gain.is_some() && gains && !lost;
+    // What keeps limits that the defaults break is worth a loss.
+    let gains = |of: Option<Mean>, least: f64| of.is_some_and(|of| !keep || of.mean >= least);
+    let answer = match best {
+        None if all.iter().all(|it| it.failed) => Answer::NoResult,
+        None => Answer::NoneBetter,
+        Some(_) if gain.is_none() => Answer::NotWithOtherSeeds,
+        Some(_) if keep && !gain.is_some_and(|gain| gain.is_above(GAIN_LEAST)) => Answer::ByChance,
+        Some(_) if !design.held_out.is_empty() && !gains(gain_elsewhere, 1.0) => {
+            Answer::NotElsewhere
+        }
+        Some(_) => Answer::Found,
+    };
     Ok(Tuned {
         title: design.title.clone(),
         policy: defaults,
         objective: design.objective.to_string(),
-        settings: design.settings.len(),
+        settings,
         searched_by,
-        best: best.filter(|_| is_better).map(|it| it.name.clone()),
+        answer,
+        best: best.filter(|_| answer == Answer::Found).map(|it| it.name.clone()),
         defaults_keep_limits: keep,
         gain,
         gain_elsewhere,
@@ -297,5 +353,21 @@ mod tests {
              held_out = ['pulses-1', 'pulses-16']\n[knobs.flsched]\nslice = ['2ms', '10ms', '40ms']",
         );
         assert!(found.gain_elsewhere.unwrap().mean > 1.0, "{found:?}");
+    }
+
+    #[test]
+    fn a_search_of_many_settings_ends_with_an_answer_or_says_what_it_needs() {
+        let text = "policy = 'flsched'\nmachine = ['plain-2', 'plain-4', 'numa-2x4']\n\
+                    workload = ['pulses-8', 'pulses-16']\nobjective = 'p99:pulse'\n\
+                    [knobs.flsched]\nslice = { from = '1ms', to = '100ms', scale = 'log' }";
+        let found = tuned(text);
+        assert_eq!(found.answer, Answer::Found, "{found:?}");
+        assert!(found.searched_by <= 200 && found.tried.iter().all(|it| it.seeds > 0), "{found:?}");
+        let design = Design::parse("it.toml", text, "".as_ref(), Purpose::Tune).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("it.results")).unwrap();
+        let few = tune(&design, &mut store, Digest::of(b"it"), 1, 50, || Ok(()));
+        let said = few.unwrap_err().to_string();
+        assert!(said.contains("1 knob in 6 settings needs"), "{said}");
     }
 }

@@ -156,7 +156,7 @@ fn every_key_of_json_has_its_entry() {
     }
     for words in [
         &["list", "--json"][..],
-        &["tune", "--json", "--policy", "flsched", "--workload", "pulses-1", "--budget", "10"],
+        &["tune", "--json", "--policy", "flsched", "--workload", "pulses-1", "--budget", "40"],
         &["list", "figures", "--json"],
         &["list", "phenom-2f4s", "--json"],
         &["list", "flsched", "--json"],

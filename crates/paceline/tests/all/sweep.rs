@@ -130,7 +130,7 @@ fn a_full_disk_loses_no_result() {
     let mut command = Command::new("sh");
     let output = command.args(["-c", &script]).current_dir(folder.0.path()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("kept, and the same command goes on when there is room"), "{said}");
     let kept = results(&folder.at("it.results")).len();
     assert!((10..RUNS).contains(&kept), "{kept}");
@@ -148,6 +148,8 @@ fn a_changed_knob_or_workload_is_run_and_the_rest_is_not() {
     fs::write(folder.at("it.toml"), &text).unwrap();
     assert!(folder.says("sweep it.toml --list").contains("16 runs, 0 of them known"));
     assert!(!folder.at("it.results").exists(), "--list writes nothing");
+    fs::write(folder.at("notes.json"), "{\n \"a\": 1,\n \"b\": 2 }").unwrap();
+    assert!(folder.refused("sweep it.toml --results notes.json").contains("something else in it"));
     folder.says("sweep it.toml");
     fs::write(folder.at("it.toml"), text.replace("20ms", "30ms")).unwrap();
     assert!(folder.says("sweep it.toml --list").contains("16 runs, 12 of them known"));
@@ -236,6 +238,7 @@ fn a_sweep_can_be_tuned_with_workloads_that_are_held_out() {
 fn what_cannot_be_tuned_is_refused_in_a_line() {
     let folder = Folder::new();
     fs::write(folder.at("none.toml"), SWEEP.split("[knobs").next().unwrap()).unwrap();
+    fs::write(folder.at("own.json"), r#"{"tasks": {"one": {"loop": 9, "run": 1000}}}"#).unwrap();
     let load = "--workload agree-1";
     for (words, why) in [
         ("tune".into(), "nothing to tune for"),
@@ -249,6 +252,13 @@ fn what_cannot_be_tuned_is_refused_in_a_line() {
         ("tune --workload agree-9".into(), "no workload is called `agree-9`"),
         ("tune --confirm vm --sweep it.toml".into(), "cannot be used with"),
         ("tune --confirm vm".into(), "--confirm needs a command"),
+        (format!("tune --policy=-x --confirm vm {load}"), "no policy is called `-x`"),
+        (format!("tune --objective p99:agre {load}"), "has no program `agre`"),
+        (format!("tune -q --policy flsched --budget 10 {load}"), "needs 19 simulations"),
+        (
+            "tune --policy flsched --workload own.json --report own.json".into(),
+            "it is what it is tuned for",
+        ),
         ("tune --sweep none.toml".into(), "knobs: no knob is varied"),
         (format!("tune {load} --report none/a"), "cannot write none/a"),
     ] {
@@ -257,18 +267,22 @@ fn what_cannot_be_tuned_is_refused_in_a_line() {
     }
 }
 
-/// Turns of 10 ms keep short tasks waiting, in a guest as in sim.
-#[test]
-#[ignore = "night: it boots five guests"]
-fn guest_what_is_tuned_is_confirmed() {
-    let folder = Folder::new();
-    let load = r#"{"global": {"duration": 0.3}, "tasks": {
-        "hog": {"instance": 8, "run": 20000, "loop": -1},
-        "pulse": {"instance": 8, "run": 500, "sleep": 9500, "loop": -1}}}"#;
-    fs::write(folder.at("load.json"), load).unwrap();
-    let words =
-        "tune --policy flsched --objective p99:pulse --workload load.json --confirm vm --json";
-    let json: serde_json::Value = serde_json::from_str(&folder.says(words)).unwrap();
-    assert_eq!(json["confirmed"]["ground"], "vm");
-    assert!(json["confirmed"]["wait_p99"].as_f64().unwrap() < 0.9, "{json}");
+mod guest {
+    use super::*;
+
+    /// Turns of 10 ms keep short tasks waiting, in a guest as in sim.
+    #[test]
+    #[ignore = "night: it boots five guests"]
+    fn what_is_tuned_is_confirmed() {
+        let folder = Folder::new();
+        let load = r#"{"global": {"duration": 0.3}, "tasks": {
+            "hog": {"instance": 8, "run": 20000, "loop": -1},
+            "pulse": {"instance": 8, "run": 500, "sleep": 9500, "loop": -1}}}"#;
+        fs::write(folder.at("load.json"), load).unwrap();
+        let words =
+            "tune --policy flsched --objective p99:pulse --workload load.json --confirm vm --json";
+        let json: serde_json::Value = serde_json::from_str(&folder.says(words)).unwrap();
+        assert_eq!(json["confirmed"]["ground"], "vm");
+        assert!(json["confirmed"]["wait_p99"].as_f64().unwrap() < 0.9, "{json}");
+    }
 }
