@@ -11,7 +11,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use report::Style;
-use sweep::{Came, Design, Digest, Input, Inputs, Purpose, Run, Stages, Store, show};
+use sweep::{Came, Design, Digest, Inputs, Purpose, Run, Stages, Store, show};
 use terminal::Failure;
 
 create_exception!(
@@ -28,6 +28,10 @@ fn raised(failure: &Failure) -> PyErr {
         Failure::Input(_) => InputError::new_err(failure.to_string()),
         _ => RunError::new_err(failure.to_string()),
     }
+}
+
+fn told<T>(done: Result<T, Failure>) -> PyResult<T> {
+    done.map_err(|failure| raised(&failure))
 }
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -57,68 +61,71 @@ impl Session {
     }
 
     /// Finds a machine. Returns its own name and its number of CPUs.
-    fn machine(&self, name: &str, costs: BTreeMap<String, f64>) -> PyResult<(String, usize)> {
-        let mut inputs = locked(&self.inputs);
-        let input = inputs.add_machine(name).map_err(|failure| raised(&failure))?;
-        let mut machine = inputs.machine(&input).clone();
-        for (cost, value) in costs {
-            machine = machine
-                .with_cost(&cost, value)
-                .map_err(|error| InputError::new_err(error.to_string()))?;
-        }
-        Ok((machine.name.clone(), machine.cpus.len()))
+    fn machine(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        costs: BTreeMap<String, f64>,
+    ) -> PyResult<(String, usize)> {
+        told(py.detach(|| {
+            let mut inputs = locked(&self.inputs);
+            let input = inputs.add_machine(name)?;
+            let mut machine = inputs.machine(&input).clone();
+            for (cost, value) in costs {
+                machine = machine.with_cost(&cost, value).map_err(Failure::input)?;
+            }
+            Ok((machine.name.clone(), machine.cpus.len()))
+        }))
     }
 
     /// Finds a workload.
-    fn workload(&self, name: &str) -> PyResult<()> {
-        let added = locked(&self.inputs).add_workload(name);
-        added.map(drop).map_err(|failure| raised(&failure))
+    fn workload(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        told(py.detach(|| locked(&self.inputs).add_workload(name).map(drop)))
     }
 
-    /// A run as JSON, for `done`.
+    /// A run as JSON, for `done`. `limit` is a time such as `60s`.
     #[allow(clippy::too_many_arguments)]
     fn run(
         &self,
+        py: Python<'_>,
         machine: &str,
         costs: BTreeMap<String, f64>,
         workload: &str,
         pressure: u32,
         policy: &str,
         seed: u64,
-        limit_ns: u64,
+        limit: &str,
     ) -> PyResult<String> {
-        let mut inputs = locked(&self.inputs);
-        let mut input = |machine: bool, name: &str| -> PyResult<Input> {
-            let added = if machine { inputs.add_machine(name) } else { inputs.add_workload(name) };
-            added.map_err(|failure| raised(&failure))
-        };
-        let (machine, workload) = (input(true, machine)?, input(false, workload)?);
-        let policy = comparison::Contender::parse(policy).map_err(|failure| raised(&failure))?;
-        let policy = policy.label().to_string();
-        Ok(json(&Run { policy, machine, costs, workload, pressure, seed, limit_ns }))
+        told(py.detach(|| {
+            let mut inputs = locked(&self.inputs);
+            let (machine, workload) =
+                (inputs.add_machine(machine)?, inputs.add_workload(workload)?);
+            let policy = comparison::Contender::parse(policy)?.label().to_string();
+            let limit = humantime::parse_duration(limit).map_err(|_| {
+                Failure::input(format!("limit: expected a time such as 60s, and not {limit}"))
+            })?;
+            let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+            Ok(json(&Run { policy, machine, costs, workload, pressure, seed, limit_ns }))
+        }))
     }
 
     /// Does a run, and returns what came of it as JSON. Machines and workloads with a digest are files of that name in
     /// `folder`, or known already.
     fn done(&self, py: Python<'_>, run: &str, folder: Option<PathBuf>) -> PyResult<String> {
         let run: Run = read("a run", run)?;
-        if let Some(folder) = folder {
-            let mut inputs = locked(&self.inputs);
-            for (input, is_machine) in [(&run.machine, true), (&run.workload, false)] {
-                let file = input.digest.map(|digest| folder.join(String::from(digest)));
-                let added = inputs.add(input, is_machine, file.as_deref());
-                added.map_err(|failure| raised(&failure))?;
-            }
-        }
-        let came = py.detach(|| {
+        told(py.detach(|| {
             let stage = {
-                let inputs = locked(&self.inputs);
+                let mut inputs = locked(&self.inputs);
+                for (input, is_machine) in [(&run.machine, true), (&run.workload, false)] {
+                    let file = folder.as_ref().zip(input.digest);
+                    let file = file.map(|(folder, digest)| folder.join(String::from(digest)));
+                    inputs.add(input, is_machine, file.as_deref())?;
+                }
                 self.stages.check(&run, &inputs)?;
                 self.stages.stage(&run, &inputs)?
             };
-            run.on(&stage)
-        });
-        came.map(|came| json(&came)).map_err(|failure| raised(&failure))
+            run.simulate_on(&stage).map(|came| json(&came))
+        }))
     }
 }
 
@@ -135,6 +142,7 @@ impl Sweep {
     /// Reads the text of a sweep's file, which names other files from `folder` on; `module` is this library's own file.
     #[new]
     fn new(
+        py: Python<'_>,
         name: &str,
         text: &str,
         folder: PathBuf,
@@ -143,13 +151,13 @@ impl Sweep {
         tune: bool,
     ) -> PyResult<Self> {
         let purpose = if tune { Purpose::Tune } else { Purpose::Sweep };
-        let made = || {
+        told(py.detach(|| {
             let design = Design::parse(name, text, &folder, purpose)?;
             sweep::check(&design)?;
+            refuse_inputs(&design, &results)?;
             let program = digest_of(&module)?;
             Ok(Sweep { design, store: Mutex::new(Store::open(&results)?), program })
-        };
-        made().map_err(|failure: Failure| raised(&failure))
+        }))
     }
 
     /// Its title.
@@ -166,7 +174,7 @@ impl Sweep {
 
     /// How many different runs there are, and those without a result: key and run.
     fn missing(&self) -> (usize, Vec<(String, String)>) {
-        let missing = sweep::missing(&self.design, &locked(&self.store), self.program);
+        let missing = sweep::missing(&self.design, &*locked(&self.store), self.program);
         let left = missing.left.iter().map(|(key, run)| (String::from(*key), json(run)));
         (missing.runs, left.collect())
     }
@@ -175,8 +183,9 @@ impl Sweep {
     fn perform(&self, py: Python<'_>, jobs: usize, step: Py<PyAny>) -> PyResult<()> {
         self.detached(py, &step, |step| {
             let mut store = locked(&self.store);
-            let left = sweep::missing(&self.design, &store, self.program).left;
-            sweep::perform(&left, &self.design.inputs, &mut store, jobs.max(1), step)
+            let left = sweep::missing(&self.design, &*store, self.program).left;
+            let on = (&self.design.inputs, &Stages::default());
+            sweep::perform(&left, on, &mut store, jobs.max(1), step)
         })
     }
 
@@ -232,14 +241,50 @@ impl Sweep {
     }
 
     /// Writes a row for each run.
-    fn csv(&self, path: PathBuf) -> PyResult<()> {
-        let store = locked(&self.store);
-        let written = show::csv(&self.design, &store, self.program, &path);
-        written.map_err(|failure| raised(&failure))
+    fn csv(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        told(py.detach(|| {
+            let store = locked(&self.store);
+            self.refuse(&path, &store)?;
+            show::csv(&self.design, &store, self.program, &path)
+        }))
+    }
+
+    /// Writes a page that was made.
+    fn report(&self, path: PathBuf, page: &str) -> PyResult<()> {
+        let refused = self.refuse(&path, &locked(&self.store));
+        told(refused.and_then(|()| report::write_whole(&path, page).map_err(Failure::input)))
     }
 }
 
+/// Refuses to write over what a sweep is made of.
+fn refuse_inputs(design: &Design, path: &Path) -> Result<(), Failure> {
+    let is_it = |file: &PathBuf| same_file(file, path);
+    match design.inputs.files().iter().find(|file| is_it(file)) {
+        None => Ok(()),
+        Some(_) => Err(Failure::input(format!(
+            "{}: it is a file of the sweep; name another file",
+            path.display()
+        ))),
+    }
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
 impl Sweep {
+    /// Refuses to write over the sweep's files, and its results.
+    fn refuse(&self, path: &Path, store: &Store) -> Result<(), Failure> {
+        refuse_inputs(&self.design, path)?;
+        match same_file(path, store.path()) || path.exists() && !path.is_file() {
+            false => Ok(()),
+            true => Err(Failure::input(format!(
+                "{}: it has the sweep's results, or is no regular file; name another file",
+                path.display()
+            ))),
+        }
+    }
+
     /// Calls `work` with other threads free to run. Its step calls Python's, and heeds Ctrl-C.
     fn detached<T: Send>(
         &self,
@@ -296,6 +341,13 @@ fn ratio(objective: &str, own: &str, base: &str) -> PyResult<Option<f64>> {
     }
 }
 
+/// Refuses a text that is no objective.
+#[pyfunction]
+fn check_objective(objective: &str) -> PyResult<()> {
+    let read: Result<sweep::Objective, _> = objective.parse();
+    read.map(drop).map_err(|why| InputError::new_err(why.to_string()))
+}
+
 /// The module that the package imports.
 #[pymodule]
 fn _paceline(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -307,5 +359,6 @@ fn _paceline(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(program, module)?)?;
     module.add_function(wrap_pyfunction!(names, module)?)?;
     module.add_function(wrap_pyfunction!(ratio, module)?)?;
+    module.add_function(wrap_pyfunction!(check_objective, module)?)?;
     Ok(())
 }

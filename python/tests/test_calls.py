@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -49,6 +50,12 @@ def test_it_says_what_the_command_says(folder: Path) -> None:
         (lambda: paceline.Workload.from_json({"task": {}}), "task"),
         (lambda: paceline.simulate("numa-2x4", "pulses-8", "flsched:slice=9"), "slice=9: expected a time"),
         (lambda: paceline.simulate("numa-2x4", "pulses-8", limit="long"), "limit: expected a time"),
+        (lambda: paceline.simulate("numa-2x4", "pulses-8", limit=-1), "limit: expected a time"),
+        (lambda: paceline.simulate("numa-2x4", "pulses-8", pressure=0), "pressure: expected a whole number"),
+        (lambda: paceline.simulate("numa-2x4", "pulses-8", seed=-1), "seed: expected a whole number"),
+        (lambda: paceline.sweep(DESIGN, jobs=10**9), "jobs: expected a whole number from 1 to 1024"),
+        (lambda: paceline.sweep({**DESIGN, "costs": {"ipi_send_ns": float("inf")}}), "cannot have inf"),
+        (lambda: paceline.sweep(DESIGN, results="own.json"), "it is a file of the sweep"),
         (lambda: paceline.compare("numa-2x4", "pulses-8", []), "nothing to compare"),
         (lambda: paceline.compare("plain-1", "agree-1", ["default"], objective="fast"), "`fast` cannot be"),
         (lambda: paceline.sweep({"policy": "default"}), "missing field"),
@@ -90,6 +97,33 @@ def test_a_sweep_keeps_its_results_and_runs_none_twice(folder: Path) -> None:
     pandas.testing.assert_frame_equal(runs, again.runs)
     swept.report(folder / "it.html")
     assert "flsched" in (folder / "it.html").read_text() and "gain: speed" in str(swept)
+
+
+def test_what_is_kept_is_not_written_over(folder: Path) -> None:
+    swept = paceline.sweep({**DESIGN, "title": "\U0001f600", "seeds": 1}, results="kept")
+    for write in (swept.report, swept.csv):
+        for path in ("kept", "own.json", "/dev/null", "."):
+            with pytest.raises(paceline.InputError, match="name another file"):
+                write(path)
+    assert len(lines(folder / "kept")) == 7
+
+
+def test_a_machines_file_is_read_anew(folder: Path) -> None:
+    machines = Path(__file__).parents[2] / "machines"
+    shutil.copy(machines / "numa-2x4.toml", "mine.toml")
+    assert paceline.Machine("mine.toml").cpus == 8
+    shutil.copy(machines / "core2duo-1.86.toml", "mine.toml")
+    assert paceline.Machine("mine.toml").cpus == 2
+
+
+def test_a_failed_recorder_returns_no_old_recording(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / "paceline"
+    program.write_text("#!/bin/sh\necho 'paceline: no root' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    (folder / "old.trace").write_text("old")
+    with pytest.raises(paceline.RunError, match="no root"):
+        paceline.record(["true"], "old.trace")
 
 
 def test_a_search_finds_a_slice(folder: Path) -> None:

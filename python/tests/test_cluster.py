@@ -108,3 +108,47 @@ def test_a_run_that_cannot_be_done_is_the_clients_error(cluster: Cluster, folder
         client.wait_for_workers(1)
         with pytest.raises(paceline.InputError, match="may run on none of the machine's CPUs"):
             paceline.sweep({"policy": "default", "machine": "plain-2", "workload": "bound.json"}, client=client)
+
+
+def test_a_cluster_that_loses_all_its_workers_goes_on_with_new_ones(cluster: Cluster, folder: Path) -> None:
+    """What had been sent to them is lost as well."""
+    paceline.sweep(DESIGN, results="local")
+    worker = cluster.worker()
+    with Client(scheduler_file=str(cluster.file)) as client:
+        client.wait_for_workers(1)
+
+        def step(done: int, of: int) -> None:
+            if done == 10:
+                worker.send_signal(signal.SIGKILL)
+                worker.wait()
+                cluster.worker()
+
+        paceline.sweep(DESIGN, results="cluster", client=client, progress=step)
+    assert lines(folder / "cluster") == lines(folder / "local")
+
+
+def test_a_batch_that_is_late_is_done_twice_and_kept_once(
+    cluster: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from paceline import _cluster
+
+    monkeypatch.setattr(_cluster, "STRAGGLES", 0.0)
+    monkeypatch.setattr(_cluster, "STRAGGLES_S", 0.0)
+    for _ in range(2):
+        cluster.worker()
+    slow = {"policy": "default", "machine": "numa-2x4", "workload": ["agree-1", "hackbench -g 2 -l 1500"], "seeds": 10}
+    with Client(scheduler_file=str(cluster.file)) as client:
+        client.wait_for_workers(2)
+        paceline.sweep(slow, results="cluster", client=client)
+    paceline.sweep(slow, results="local")
+    assert lines(folder / "cluster") == lines(folder / "local")
+
+
+def test_a_file_in_a_workers_folder_is_not_taken_for_a_workload(cluster: Cluster, folder: Path) -> None:
+    design = {"policy": ["default", "cas"], "machine": "core2duo-1.86", "workload": "chat", "seeds": 1}
+    local = paceline.sweep(design)
+    cluster.worker()
+    (folder / "process-1" / "chat").write_text((folder / "own.json").read_text())
+    with Client(scheduler_file=str(cluster.file)) as client:
+        client.wait_for_workers(1)
+        assert paceline.sweep(design, client=client).findings == local.findings

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import math
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -22,7 +23,8 @@ from ._paceline import InputError, RunError
 if TYPE_CHECKING:
     import pandas as pd
 
-_UNITS = {"us": 10**3, "ms": 10**6, "s": 10**9, "sec": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+#: Columns of names.
+_NAMES = ("policy", "variant", "workload", "machine", "failed")
 
 
 @cache
@@ -31,19 +33,35 @@ def _session() -> _paceline.Session:
 
 
 @cache
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder that goes with this process."""
-    return tempfile.TemporaryDirectory(prefix="paceline-")
+def _scratch() -> str:
+    """A folder that goes with this process, and not with one that it forked."""
+    folder, owner = tempfile.mkdtemp(prefix="paceline-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
 
 
-def _ns(time: str | float) -> int:
+def _limit(time: str | float) -> str:
     """A time such as ``"60s"``, or seconds."""
-    if isinstance(time, (int, float)):
-        return int(time * 1e9)
-    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", time)
-    if parts is None or parts[2] not in _UNITS:
-        raise InputError(f"limit: expected a time such as 60s, and not {time}")
-    return int(float(parts[1]) * _UNITS[parts[2]])
+    if isinstance(time, str):
+        return time
+    if not (isinstance(time, (int, float)) and 0 < time < 1e9):
+        raise InputError(f"limit: expected a time such as '60s', or seconds above 0, and not {time!r}")
+    return f"{round(time * 1e9)}ns"
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{name}: expected a whole number from {least} to {most}, and not {value!r}")
+    return value
+
+
+def _jobs(jobs: int | None) -> int:
+    return _whole("jobs", jobs, 1, 1024) if jobs is not None else os.cpu_count() or 1
 
 
 def _pandas() -> Any:
@@ -99,13 +117,14 @@ class Workload:
     name: str
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", os.fspath(self.name))
         _session().workload(self.name)
 
     @classmethod
     def from_json(cls, what: str | Mapping[str, Any]) -> Workload:
         """rt-app JSON, as text or as a dict."""
         text = what if isinstance(what, str) else json.dumps(what)
-        file = tempfile.NamedTemporaryFile("w", dir=_scratch().name, suffix=".json", delete=False)
+        file = tempfile.NamedTemporaryFile("w", dir=_scratch(), suffix=".json", delete=False)
         with file:
             file.write(text)
         return cls(file.name)
@@ -177,8 +196,9 @@ class Result:
 
 
 def _run(machine: Machine, workload: Workload, pressure: int, policy: str, seed: int, limit: str | float) -> str:
-    limit_ns = _ns(limit)
-    return _session().run(machine.name, dict(machine.costs), workload.name, pressure, policy, seed, limit_ns)
+    pressure = _whole("pressure", pressure, 1, 1000)
+    seed = _whole("seed", seed, 0, 2**64 - 1)
+    return _session().run(machine.name, dict(machine.costs), workload.name, pressure, policy, seed, _limit(limit))
 
 
 def simulate(
@@ -265,7 +285,7 @@ def _axes(ax: Any) -> Any:
 def compare(
     machine: Machine | str,
     workload: Workload | str | os.PathLike[str],
-    policies: Iterable[str],
+    policies: str | Iterable[str],
     *,
     seeds: int | Iterable[int] = 5,
     objective: str = "speed",
@@ -277,6 +297,8 @@ def compare(
     from concurrent.futures import ThreadPoolExecutor
 
     machine, workload = _machine(machine), _workload(workload)
+    _paceline.check_objective(objective)
+    policies = [policies] if isinstance(policies, str) else policies
     seeds = range(1, seeds + 1) if isinstance(seeds, int) else list(seeds)
     wanted = [(policy, seed) for policy in policies for seed in seeds]
     if not wanted:
@@ -286,10 +308,8 @@ def compare(
         policy, seed = policy_and_seed
         return simulate(machine, workload, policy, seed=seed, pressure=pressure, limit=limit)
 
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(_jobs(jobs)) as pool:
         results = list(pool.map(one, wanted))
-    # Wrong objectives are refused here, and not when a table is made.
-    _paceline.ratio(objective, results[0]._came, results[0]._came)
     return Comparison(results, objective)
 
 
@@ -301,11 +321,14 @@ def record(command: Sequence[str], output: str | os.PathLike[str], *, calls: boo
     program = shutil.which("paceline")
     if program is None:
         raise InputError("the program `paceline` was not found, which records; put it in PATH")
-    words = [program, "record", "-o", os.fspath(output), *(["--calls"] if calls else []), "--", *command]
+    # Beside its place: an earlier recording is not taken for this one.
+    beside = Path(output).with_name(f".{Path(output).name}.{os.getpid()}")
+    words = [program, "record", "-o", os.fspath(beside), *(["--calls"] if calls else []), "--", *command]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if not Path(output).exists():
+    if not beside.exists():
         said = [line for line in done.stderr.splitlines() if line.startswith("paceline: ")]
         raise RunError(said[-1].removeprefix("paceline: ") if said else f"paceline ended with {done.returncode}")
+    beside.replace(output)
     return Workload(os.fspath(output))
 
 
@@ -323,21 +346,29 @@ def _text_of(design: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, s
 def _toml(design: Mapping[str, Any]) -> str:
     """A mapping as TOML: of all that a sweep's file may have, JSON's form of a value is TOML's."""
 
+    def quoted(text: str) -> str:
+        return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
     def value(of: Any) -> str:
         if isinstance(of, Mapping):
-            return "{ " + ", ".join(f"{json.dumps(key)} = {value(it)}" for key, it in of.items()) + " }"
+            return "{ " + ", ".join(f"{quoted(key)} = {value(it)}" for key, it in of.items()) + " }"
         if isinstance(of, (list, tuple, range)):
             return "[" + ", ".join(value(it) for it in of) + "]"
         if isinstance(of, Workload):
-            return json.dumps(of.name)
+            return quoted(of.name)
         if isinstance(of, Machine) and not of.costs:
-            return json.dumps(of.name)
-        if isinstance(of, (str, bool, int, float)):
+            return quoted(of.name)
+        if isinstance(of, (str, os.PathLike)):
+            return quoted(os.fspath(of))
+        if isinstance(of, (bool, int)) or (isinstance(of, float) and math.isfinite(of)):
             return json.dumps(of)
         raise InputError(f"a sweep cannot have {of!r}; name texts, numbers and lists")
 
-    text = "\n".join(f"{json.dumps(key)} = {value(it)}" for key, it in design.items())
-    tomllib.loads(text)
+    text = "\n".join(f"{quoted(str(key))} = {value(it)}" for key, it in design.items())
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"a sweep cannot have this: {error}") from None
     return text
 
 
@@ -373,7 +404,8 @@ class Swept:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "runs.csv"
             self._sweep.csv(path)
-            return pandas.read_csv(path)
+            # Names stay texts, even such as NA and 007.
+            return pandas.read_csv(path, dtype=dict.fromkeys(_NAMES, str), keep_default_na=False, na_values=[""])
 
     @property
     def variants(self) -> pd.DataFrame:
@@ -404,10 +436,7 @@ class Swept:
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a page with all that was found."""
-        path = Path(path)
-        beside = path.with_name(f".{path.name}.new")
-        beside.write_text(self._page)
-        beside.replace(path)
+        self._sweep.report(path, self._page)
 
     def plot(self, ax: Any = None) -> Any:
         """Gain and waits of all variants, with matplotlib. Returns the axes."""
@@ -433,7 +462,7 @@ class Swept:
 def _results(results: str | os.PathLike[str] | None) -> str:
     if results is not None:
         return os.fspath(results)
-    return os.path.join(tempfile.mkdtemp(dir=_scratch().name), "results")
+    return os.path.join(tempfile.mkdtemp(dir=_scratch()), "results")
 
 
 def sweep(
@@ -457,7 +486,7 @@ def sweep(
     step = _steps(progress, of)
     try:
         if client is None:
-            native.perform(jobs or os.cpu_count() or 1, step)
+            native.perform(_jobs(jobs), step)
         else:
             from ._cluster import perform
 
@@ -522,7 +551,7 @@ def tune(
     name, text, folder = _text_of(design)
     native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, True)
     try:
-        found = json.loads(native.tune(jobs or os.cpu_count() or 1, budget, _steps(progress, budget)))
+        found = json.loads(native.tune(_jobs(jobs), _whole("budget", budget, 10, 10**6), _steps(progress, budget)))
     finally:
         native.release()
     gain = found["gain"] or {}

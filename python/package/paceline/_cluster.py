@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _paceline
 from ._paceline import InputError, RunError
@@ -85,70 +85,86 @@ def perform(native: _paceline.Sweep, client: Any, step: Callable[[], object]) ->
         )
     contents = native.contents()
     sent = client.scatter(contents, broadcast=True) if contents else {}
-    batches = _Batches(native, left, step)
-    pending: dict[Any, tuple[int, list[tuple[str, str]], float]] = {}
+    batches = _Batches(left)
+    pending: dict[Any, _Task] = {}
     completed = as_completed(with_results=False, raise_errors=False)
+    losses: dict[int, int] = {}
+    finished: set[int] = set()
+    repeated: set[int] = set()
 
     def submit(number: int, batch: list[tuple[str, str]], copy: int = 0) -> None:
         runs = [run for _, run in batch]
         digest = hashlib.sha256("".join(key for key, _ in batch).encode()).hexdigest()[:32]
         future = client.submit(_done, program, sent, runs, key=f"paceline-{digest}-{copy}", pure=True)
-        pending[future] = (number, batch, time.monotonic())
+        pending[future] = _Task(number, batch, time.monotonic())
         completed.add(future)
 
+    def threads() -> int:
+        return max(1, sum(client.nthreads().values()))
+
     def fill() -> None:
-        threads = max(1, sum(client.nthreads().values()))
-        while len(pending) < WAITING * threads + threads:
-            taken = batches.take()
-            if taken is None:
-                return
+        most = (1 + WAITING) * threads()
+        while len(pending) < most and (taken := batches.take()) is not None:
             submit(*taken)
 
-    losses: dict[int, int] = {}
-    finished: set[int] = set()
-    repeated: set[int] = set()
     fill()
     try:
         while pending:
-            future = _next(completed, client)
+            future = _next(completed)
             if future is None:
-                for number, batch, begun in list(pending.values()):
-                    waits = time.monotonic() - begun
-                    if number not in repeated and waits > batches.straggles_s():
-                        repeated.add(number)
-                        submit(number, batch, copy=1)
+                # Batches that wait for a thread do not straggle: only where all run can one be late.
+                if len(pending) <= threads():
+                    for task in list(pending.values()):
+                        if task.number not in repeated and time.monotonic() - task.begun > batches.straggles_s():
+                            repeated.add(task.number)
+                            submit(task.number, task.batch, copy=-1)
                 continue
-            number, batch, _ = pending.pop(future)
-            if number in finished or future.status == "cancelled":
+            # The late copy of a batch that is done comes as well.
+            if future not in pending:
                 continue
-            if future.status == "error":
-                error = future.exception()
-                if type(error).__name__ != "KilledWorker":
-                    raise error
-                losses[number] = losses.get(number, 0) + 1
-                if losses[number] >= LOSSES:
-                    raise RunError(
-                        f"{LOSSES} times a worker was lost with the same runs, such as {batch[0][1]}"
-                    ) from error
-                submit(number, batch, copy=1 + losses[number])
+            task = pending.pop(future)
+            if task.number in finished:
+                continue
+            error = future.exception() if future.status == "error" else None
+            if error is not None and type(error).__name__ != "KilledWorker":
+                raise error
+            if future.status != "finished":
+                # Its workers are lost, or what had been sent to them.
+                losses[task.number] = losses.get(task.number, 0) + 1
+                if losses[task.number] >= LOSSES:
+                    lost = f"{LOSSES} times a worker was lost with the same runs, such as {task.batch[0][1]}"
+                    raise RunError(lost) from error
+                if client.status != "running":
+                    raise RunError("the cluster is gone; the same call goes on with what is missing")
+                client.wait_for_workers(1)
+                sent = client.scatter(contents, broadcast=True, hash=False) if contents else {}
+                submit(task.number, task.batch, copy=losses[task.number])
                 continue
             came, took = future.result()
-            finished.add(number)
-            batches.took(len(batch), took)
-            for (key, run), one in zip(batch, came, strict=True):
+            finished.add(task.number)
+            batches.took(len(task.batch), took)
+            for (key, run), one in zip(task.batch, came, strict=True):
                 if native.put(key, run, one):
                     step()
-            for other, (same, _, _) in list(pending.items()):
-                if same == number:
-                    other.cancel()
+            for other, same in list(pending.items()):
+                if same.number == task.number:
                     pending.pop(other)
+                    other.cancel()
             fill()
     finally:
         for future in pending:
             future.cancel()
 
 
-def _next(completed: Any, client: Any) -> Any:
+class _Task(NamedTuple):
+    """A batch that was sent."""
+
+    number: int
+    batch: list[tuple[str, str]]
+    begun: float
+
+
+def _next(completed: Any) -> Any:
     """The next future that is done. None: there was none for a second."""
     deadline = time.monotonic() + 1.0
     while time.monotonic() < deadline:
@@ -161,10 +177,11 @@ def _next(completed: Any, client: Any) -> Any:
 class _Batches:
     """Runs in batches of about the same time."""
 
-    def __init__(self, native: _paceline.Sweep, left: list[tuple[str, str]], step: Callable[[], object]) -> None:
+    def __init__(self, left: list[tuple[str, str]]) -> None:
         self._left = left
         self._at = 0
         self._number = 0
+        self._size = 1
         self._each_s: float | None = None
         self._times: list[float] = []
 
@@ -174,6 +191,8 @@ class _Batches:
             return None
         # Until the first is back, it is not known how long a run takes.
         size = 1 if self._each_s is None else max(1, int(BATCH_S / max(self._each_s, 1e-6)))
+        # The next runs may take much longer than the last.
+        size = self._size = min(size, 2 * self._size)
         batch = self._left[self._at : self._at + size]
         self._at += len(batch)
         self._number += 1
