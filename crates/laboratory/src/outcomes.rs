@@ -3,6 +3,7 @@
 
 use report::stats::paired_ratios;
 use trace::{Lengths, Outcome, TaskObserved};
+use workload::program_of;
 
 use crate::paper::Quantity;
 
@@ -93,7 +94,7 @@ fn part(outcome: &Outcome, name: &str) -> Option<Outcome> {
     let names = &part.names;
     part.observed
         .tasks
-        .retain(|tid, _| names.get(tid).is_some_and(|task| task.split('-').next() == Some(name)));
+        .retain(|tid, _| names.get(tid).is_some_and(|task| program_of(task) == name));
     Some(part)
 }
 

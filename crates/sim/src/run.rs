@@ -9,7 +9,7 @@ use policy::table::TYPES_MAX;
 use policy::{Instance, Profile, Promises};
 use rayon::prelude::*;
 use trace::{Event, MemoryUse, Missed, Outcome, Program, Tid};
-use workload::{Cut, Happened, Played, RealTime, Workload};
+use workload::{Cut, Happened, Played, RealTime, Workload, program_of};
 
 use crate::acts::Acts;
 use crate::checkers::{Checkers, Violation, check_locks, check_time};
@@ -387,7 +387,7 @@ fn memory_use(tasks: &[Task], hw: &Hw, start_ns: u64, outcome: &Outcome) -> Memo
     let mut total = Misses::default();
     for (id, misses) in hw.misses.iter().enumerate().filter(|(id, _)| hw.knows(*id)) {
         let task = &tasks[id];
-        let name = task.name.split('-').next().unwrap_or_default();
+        let name = program_of(&task.name);
         let first = Program { elapsed_ns: Some(0), ..Program::default() };
         let (program, sum) = programs.entry(name).or_insert((first, Misses::default()));
         program.threads += 1;

@@ -30,7 +30,7 @@ pub use causes::Causes;
 pub use domains::DomainMixes;
 pub use hw::{Demand, Hw, Touched, Vector};
 pub use json::Error;
-pub use model::{Fair, Group, Max, RealTime, Task, Workload};
+pub use model::{Fair, Group, Max, RealTime, Task, Workload, program_of};
 pub use script::{Act, Again, Cut, Happened, Met, Played, Script, Steps, Then};
 pub use step::{More, Object, ObjectId, Step};
 pub use write::{Dialect, Unwritable, write};

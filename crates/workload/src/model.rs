@@ -193,6 +193,11 @@ impl RealTime {
     }
 }
 
+/// The program of a task, which is the task's name before a dash: instances are called `web-0`, `web-1`.
+pub fn program_of(task: &str) -> &str {
+    task.split('-').next().unwrap_or(task)
+}
+
 impl Task {
     /// Every set of CPUs that it names: its own, and those of its phases.
     pub fn masks(&self) -> Vec<&Vec<usize>> {

@@ -10,10 +10,10 @@ use measuring::find_machine;
 use serde::Deserialize;
 use sim::{Change, Fault, Scenario, Traced};
 use terminal::Failure;
-use workload::{Task, Workload};
+use workload::{Task, Workload, program_of};
 
 use crate::kind::{Kind, Sample, Setting};
-use crate::kinds::matrix::{DEFAULT, Matrix, geometric_mean, program, scenarios};
+use crate::kinds::matrix::{DEFAULT, Matrix, geometric_mean, scenarios};
 use crate::measure::Laboratory;
 
 const SECOND_NS: f64 = 1e9;
@@ -132,7 +132,7 @@ impl Changing {
         let numbers =
             loads.iter().enumerate().flat_map(|(at, load)| load.tasks.iter().map(move |_| at));
         for (at, ((task, ended_ns), work_ns)) in numbers.zip(of_tasks) {
-            let name = program(&task.name);
+            let name = program_of(&task.name);
             if loads[at].duration_ns.is_some() {
                 *programs[at].entry(name).or_default() += work_ns;
                 continue;

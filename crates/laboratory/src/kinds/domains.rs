@@ -19,7 +19,7 @@ use serde::Deserialize;
 use sim::{Scenario, Scheduler, Traced, Whereabouts};
 use terminal::{Failure, Progress};
 use trace::Outcome;
-use workload::{DomainMixes, Step, Task, Workload};
+use workload::{DomainMixes, Step, Task, Workload, program_of};
 
 use crate::extremes;
 use crate::kind::{Kind, Sample, Setting};
@@ -350,7 +350,7 @@ fn scenario(
 fn run(traced: Traced, workload: Workload, seconds: f64) -> Result<Run, Failure> {
     let mut programs: BTreeMap<String, f64> = BTreeMap::new();
     for (task, done) in workload.tasks.iter().zip(traced.outcome.progress.values()) {
-        *programs.entry(program(task).to_string()).or_default() += done / 1e9;
+        *programs.entry(program_of(&task.name).to_string()).or_default() += done / 1e9;
     }
     Ok(Run {
         programs,
@@ -368,15 +368,12 @@ fn moves(outcome: &Outcome) -> Result<f64, Failure> {
     })
 }
 
-fn program(task: &Task) -> &str {
-    task.name.split('-').next().unwrap_or_default()
-}
-
 /// Misses of each program in 1,000 instructions, and how much slower it was than alone.
 fn pain(run: &Run) -> Vec<(f64, f64)> {
     let of = |task: &Task| {
-        let own = || run.tasks.iter().filter(|other| program(other) == program(task));
-        let done = run.programs[program(task)] / own().count() as f64;
+        let own =
+            || run.tasks.iter().filter(|other| program_of(&other.name) == program_of(&task.name));
+        let done = run.programs[program_of(&task.name)] / own().count() as f64;
         (mean_mpki(&task.steps).0, 1.0 - done / run.seconds)
     };
     run.tasks.iter().map(of).collect()

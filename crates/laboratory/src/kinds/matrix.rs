@@ -20,7 +20,7 @@ use serde::Deserialize;
 use sim::{Scenario, Scheduler};
 use terminal::{Failure, Progress, meant};
 use trace::Outcome;
-use workload::Workload;
+use workload::{Workload, program_of};
 
 use crate::extremes::least;
 use crate::kind::{Kind, Sample, Setting};
@@ -475,26 +475,21 @@ fn speeds<'o>(own: &Outcome, base: &'o Outcome) -> Vec<(&'o str, f64)> {
     before.into_iter().map(|(name, base)| (name, speed(name, base))).collect()
 }
 
-/// The program of a task, which is the task's name before a dash.
-pub(super) fn program(task: &str) -> &str {
-    task.split('-').next().unwrap_or(task)
-}
-
-fn program_of(outcome: &Outcome, tid: u32) -> &str {
-    outcome.names.get(&tid).map_or("", |name| program(name))
+fn program_in(outcome: &Outcome, tid: u32) -> &str {
+    outcome.names.get(&tid).map_or("", |name| program_of(name))
 }
 
 /// Programs that sleep or wait: they may be slow although they have all CPU time that they are promised.
 fn waiting(outcome: &Outcome) -> BTreeSet<&str> {
     let waits = outcome.observed.tasks.iter().filter(|(_, task)| task.voluntary > 1);
-    waits.map(|(tid, _)| program_of(outcome, *tid)).collect()
+    waits.map(|(tid, _)| program_in(outcome, *tid)).collect()
 }
 
 /// Work of each program. None if the load ends by itself.
 fn work(outcome: &Outcome) -> BTreeMap<&str, f64> {
     let mut work: BTreeMap<&str, f64> = BTreeMap::new();
     for (tid, done) in &outcome.progress {
-        *work.entry(program_of(outcome, *tid)).or_default() += done;
+        *work.entry(program_in(outcome, *tid)).or_default() += done;
     }
     work.retain(|_, done| *done > 0.0);
     work

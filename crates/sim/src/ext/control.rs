@@ -48,10 +48,9 @@ impl Controller {
     pub fn step(&mut self, k: &Kernel) -> u64 {
         let name_of =
             |tid: u32| k.tasks.get((tid as usize).wrapping_sub(1)).map(|t| t.name.clone());
-        // As in results: tasks with equal names up to the first `-` belong to one program.
         let program_of = |tid: u32| {
-            let name = name_of(tid)?;
-            Some(Program { id: name.split('-').next()?.to_string(), path: None })
+            let id = workload::program_of(&name_of(tid)?).to_string();
+            Some(Program { id, path: None })
         };
         let cgroup_of = |id: u64| k.cgroups.get(id.checked_sub(cgroup_id(None))? as usize).copied();
         let view = View {
