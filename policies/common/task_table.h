@@ -205,8 +205,7 @@ __noinline u32 limit_of_cgroup(u64 cgroup)
 /* So many cgroups around a task's own are looked at; the control plane looks at all. */
 #define MAX_CGROUP_LEVELS 16
 
-/* The limit that a cgroup's tasks are in: its own, or that of the nearest one around it. 0: none.
- */
+/* The limit of a cgroup's tasks: its own, or that of the nearest cgroup around it. 0: none. */
 static __always_inline u32 limit_around(const struct cgroup *cgroup)
 {
 	const struct cgroup_subsys_state *at;

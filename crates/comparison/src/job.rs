@@ -88,23 +88,37 @@ impl Job {
 
     /// What comes along under this name, whatever files there are.
     pub fn built_in(name: &str) -> Option<Self> {
-        let model = Apps::embedded().build(name).or_else(|| Programs::embedded().build(name));
-        let model = model.map(Job::together);
-        model.or_else(|| npb_named(name)).or_else(|| {
+        let file = || {
             let (_, json) = WORKLOADS.iter().find(|(known, _)| *known == name)?;
-            let workload = workload::rtapp::parse(name, json).ok()?;
-            Some(Job::together(workload))
+            Job::of_json(name.to_string(), json.to_string()).ok()
+        };
+        Job::modelled(name).or_else(|| npb_named(name)).or_else(file)
+    }
+
+    /// The model of a program of this name.
+    fn modelled(name: &str) -> Option<Self> {
+        let model = Apps::embedded().build(name).or_else(|| Programs::embedded().build(name));
+        model.map(Job::together)
+    }
+
+    /// Of a text, which is kept.
+    fn of_json(name: String, json: String) -> Result<Self, Failure> {
+        let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
+        Ok(Job::Model {
+            named: Some(name.clone()),
+            name,
+            json: Some(json),
+            together: true,
+            workload,
+            went: None,
         })
     }
 
     /// Reads rt-app JSON, or a built-in workload by its name; a recording is read when the machine is known.
     pub fn file(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
-        if let Some(workload) = Apps::embedded().build(&name).filter(|_| !path.exists()) {
-            return Ok(Job::together(workload));
-        }
-        if let Some(workload) = Programs::embedded().build(&name).filter(|_| !path.exists()) {
-            return Ok(Job::together(workload));
+        if let Some(model) = Job::modelled(&name).filter(|_| !path.exists()) {
+            return Ok(model);
         }
         if replay::is_recording(path) {
             return Ok(Job::Recording(path.to_path_buf()));
@@ -125,15 +139,7 @@ impl Job {
                 "{name}: it is empty; write rt-app JSON, or record again"
             )));
         }
-        let workload = Box::new(workload::rtapp::parse(&name, &json).map_err(Failure::input)?);
-        Ok(Job::Model {
-            named: Some(name.clone()),
-            name,
-            json: Some(json),
-            together: true,
-            workload,
-            went: None,
-        })
+        Job::of_json(name, json)
     }
 
     /// A workload built by the caller; its tasks begin as soon as each is made.

@@ -164,6 +164,11 @@ pub enum MachineError {
     BadCost { machine: String, name: String, value: String, why: String },
 }
 
+/// The key of a cost in a machine's file: `line_transfer_ns` stands for all transfers, by the nearest.
+fn key_of(cost: &str) -> &str {
+    if cost == "line_transfer_ns" { "line_llc_ns" } else { cost }
+}
+
 impl Machine {
     /// Every CPU.
     pub fn all(&self) -> CpuSet {
@@ -249,7 +254,7 @@ impl Machine {
     /// The same machine with one cost set, for a sweep. `line_transfer_ns` sets the transfer between two cores of a
     /// cache and scales the farther ones by as much; `release_ns` belongs to its licenses.
     pub fn with_cost(mut self, name: &str, value: f64) -> Result<Self, MachineError> {
-        let key = if name == "line_transfer_ns" { "line_llc_ns" } else { name };
+        let key = key_of(name);
         let known = COSTS.iter().chain(MEMORY).chain(FABRIC).find(|known| known.name == key);
         let why = match known {
             Some(known) => known.refused(value),
@@ -283,7 +288,7 @@ impl Machine {
 
     /// The same machine with one cost multiplied, for a sweep; names as [`Machine::with_cost`].
     pub fn with_scale(self, name: &str, factor: f64) -> Result<Self, MachineError> {
-        let key = if name == "line_transfer_ns" { "line_llc_ns" } else { name };
+        let key = key_of(name);
         let memory = self.memory.as_ref().and_then(|memory| memory.get(key));
         let fabric = self.fabric.as_ref().and_then(|(fabric, _)| fabric.get(key));
         match self.costs.get(key).or(memory).or(fabric) {
@@ -294,8 +299,7 @@ impl Machine {
 
     /// The range a cost may lie in, where its source gives one.
     pub fn range(&self, cost: &str) -> Option<[f64; 2]> {
-        let key = if cost == "line_transfer_ns" { "line_llc_ns" } else { cost };
-        self.sources.get(key).and_then(|quantity| quantity.range)
+        self.sources.get(key_of(cost)).and_then(|quantity| quantity.range)
     }
 
     fn unknown_cost(&self, name: &str) -> MachineError {

@@ -420,11 +420,13 @@ fn check(
 ) -> Result<(), MachineError> {
     let Quantity { value, range, unit, .. } = given;
     let [low, high] = range.unwrap_or([*value, *value]);
-    let what = match () {
-        () if unit != cost.unit => format!("unit \"{unit}\": expected \"{}\"", cost.unit),
-        () if cost.refused(*value).is_some() => cost.refused(*value).unwrap_or_default(),
-        () if !(low <= *value && *value <= high) => format!("value {value} is outside its range"),
-        () => return Ok(()),
+    let what = match cost.refused(*value) {
+        _ if unit != cost.unit => format!("unit \"{unit}\": expected \"{}\"", cost.unit),
+        Some(why) => why,
+        None if !(low <= *value && *value <= high) => {
+            format!("value {value} is outside its range")
+        }
+        None => return Ok(()),
     };
     Err(source.error(span, format!("{}: {what}", cost.name)))
 }

@@ -77,7 +77,7 @@ pub struct Cgroup {
     pub kn: *mut KernfsNode,
 }
 
-/// `struct cgroup_subsys_state`, of which each cgroup has one as `self`: leads to the cgroup around it.
+/// `struct cgroup_subsys_state`, which `struct cgroup` has as `self`: it names the cgroup, and that around it.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
