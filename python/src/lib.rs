@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use report::Style;
 use sweep::{Came, Design, Digest, Inputs, Purpose, Run, Stages, Store, show};
 use terminal::Failure;
+use terminal::files::is_same;
 
 create_exception!(
     _paceline,
@@ -83,7 +84,7 @@ impl Session {
         told(py.detach(|| locked(&self.inputs).add_workload(name).map(drop)))
     }
 
-    /// A run as JSON, for `done`. `limit` is a time such as `60s`.
+    /// A run that can be done, as JSON. `limit` is a time such as `60s`.
     #[allow(clippy::too_many_arguments)]
     fn run(
         &self,
@@ -105,7 +106,9 @@ impl Session {
                 Failure::input(format!("limit: expected a time such as 60s, and not {limit}"))
             })?;
             let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-            Ok(json(&Run { policy, machine, costs, workload, pressure, seed, limit_ns }))
+            let run = Run { policy, machine, costs, workload, pressure, seed, limit_ns };
+            self.stages.check(&run, &inputs)?;
+            Ok(json(&run))
         }))
     }
 
@@ -121,7 +124,6 @@ impl Session {
                     let file = file.map(|(folder, digest)| folder.join(String::from(digest)));
                     inputs.add(input, is_machine, file.as_deref())?;
                 }
-                self.stages.check(&run, &inputs)?;
                 self.stages.stage(&run, &inputs)?
             };
             run.simulate_on(&stage).map(|came| json(&came))
@@ -160,36 +162,32 @@ impl Sweep {
         }))
     }
 
-    /// Its title.
-    #[getter]
-    fn title(&self) -> &str {
-        &self.design.title
-    }
-
     /// The digest of the program that results belong to.
     #[getter]
     fn program(&self) -> String {
         self.program.into()
     }
 
-    /// How many different runs there are, and those without a result: key and run.
-    fn missing(&self) -> (usize, Vec<(String, String)>) {
-        let missing = sweep::missing(&self.design, &*locked(&self.store), self.program);
-        let left = missing.left.iter().map(|(key, run)| (String::from(*key), json(run)));
-        (missing.runs, left.collect())
+    /// The runs without a result: key and run.
+    fn missing(&self, py: Python<'_>) -> Vec<(String, String)> {
+        py.detach(|| {
+            let missing = sweep::missing(&self.design, &*locked(&self.store), self.program);
+            let left = missing.left.iter();
+            left.map(|(key, run)| (String::from(*key), json(run))).collect()
+        })
     }
 
-    /// Does what is missing, so many at a time, and calls `step` after each.
+    /// Does what is missing, so many at a time, and calls `step` after each: how many are done, and of how many.
     fn perform(&self, py: Python<'_>, jobs: usize, step: Py<PyAny>) -> PyResult<()> {
         self.detached(py, &step, |step| {
             let mut store = locked(&self.store);
             let left = sweep::missing(&self.design, &*store, self.program).left;
             let on = (&self.design.inputs, &Stages::default());
-            sweep::perform(&left, on, &mut store, jobs.max(1), step)
+            sweep::perform(&left, on, &mut store, jobs.max(1), || step(left.len()))
         })
     }
 
-    /// Searches with at most so many simulations, and returns what was found as JSON.
+    /// Searches with at most so many simulations, and returns what was found as JSON; `step` as for `perform`.
     fn tune(
         &self,
         py: Python<'_>,
@@ -199,8 +197,8 @@ impl Sweep {
     ) -> PyResult<String> {
         self.detached(py, &step, |step| {
             let mut store = locked(&self.store);
-            let jobs = jobs.max(1);
-            let tuned = sweep::tune(&self.design, &mut store, self.program, jobs, budget, step)?;
+            let (design, program, jobs) = (&self.design, self.program, jobs.max(1));
+            let tuned = sweep::tune(design, &mut store, program, jobs, budget, || step(budget))?;
             Ok(json(&tuned))
         })
     }
@@ -258,25 +256,20 @@ impl Sweep {
 
 /// Refuses to write over what a sweep is made of.
 fn refuse_inputs(design: &Design, path: &Path) -> Result<(), Failure> {
-    let is_it = |file: &PathBuf| same_file(file, path);
-    match design.inputs.files().iter().find(|file| is_it(file)) {
-        None => Ok(()),
-        Some(_) => Err(Failure::input(format!(
+    match design.inputs.files().iter().any(|file| is_same(file, path)) {
+        false => Ok(()),
+        true => Err(Failure::input(format!(
             "{}: it is a file of the sweep; name another file",
             path.display()
         ))),
     }
 }
 
-fn same_file(one: &Path, other: &Path) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
-}
-
 impl Sweep {
     /// Refuses to write over the sweep's files, and its results.
     fn refuse(&self, path: &Path, store: &Store) -> Result<(), Failure> {
         refuse_inputs(&self.design, path)?;
-        match same_file(path, store.path()) || path.exists() && !path.is_file() {
+        match is_same(path, store.path()) || path.exists() && !path.is_file() {
             false => Ok(()),
             true => Err(Failure::input(format!(
                 "{}: it has the sweep's results, or is no regular file; name another file",
@@ -285,26 +278,32 @@ impl Sweep {
         }
     }
 
-    /// Calls `work` with other threads free to run. Its step calls Python's, and heeds Ctrl-C.
+    /// Calls `work` with other threads free to run. Its step takes of how many it is one, calls Python's, and heeds
+    /// Ctrl-C.
     fn detached<T: Send>(
         &self,
         py: Python<'_>,
         step: &Py<PyAny>,
-        work: impl FnOnce(&mut (dyn FnMut() -> Result<(), Failure> + '_)) -> Result<T, Failure> + Send,
+        work: impl FnOnce(&mut dyn FnMut(usize) -> Result<(), Failure>) -> Result<T, Failure> + Send,
     ) -> PyResult<T> {
         let raised_by_step = Mutex::new(None);
-        let done = py.detach(|| {
-            work(&mut || {
-                Python::attach(|py| py.check_signals().and_then(|()| step.call0(py).map(drop)))
-                    .map_err(|error| {
-                        *locked(&raised_by_step) = Some(error);
-                        Failure::run("stopped")
-                    })
+        let mut count = 0;
+        let ended = py.detach(|| {
+            work(&mut |of| {
+                count += 1;
+                Python::attach(|py| {
+                    py.check_signals()?;
+                    step.call1(py, (count, of)).map(drop)
+                })
+                .map_err(|error: PyErr| {
+                    *locked(&raised_by_step) = Some(error);
+                    Failure::run("stopped")
+                })
             })
         });
         match locked(&raised_by_step).take() {
             Some(error) => Err(error),
-            None => done.map_err(|failure| raised(&failure)),
+            None => told(ended),
         }
     }
 }

@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use comparison::{Contender, Measured, Watched};
 use report::csv::{self, Interval};
 use report::{Draft, FileError, Results};
-use terminal::files::check_writable;
+use terminal::files::{check_writable, is_same};
 use terminal::{Failure, output};
 use trace::perfetto::{Perfetto, State};
 use trace::{Kind, intervals};
@@ -67,22 +66,6 @@ fn apart(written: &[Named], read: &[Named]) -> Result<(), Failure> {
         return Err(Failure::input(format!("{option} {path}: {why}; name another file")));
     }
     Ok(())
-}
-
-/// Whether both names are of one file, which need not exist yet.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let place = |there: fs::Metadata| (there.dev(), there.ino());
-    let to_be = |path: &Path| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder)).ok();
-        folder.map(|folder| folder.join(path.file_name().unwrap_or_default()))
-    };
-    match (one.metadata(), other.metadata()) {
-        (Ok(one), Ok(other)) => place(one) == place(other),
-        (Err(_), Err(_)) => to_be(one) == to_be(other),
-        _ => false,
-    }
 }
 
 /// Writes the requested exports, and says where they are.

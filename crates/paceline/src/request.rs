@@ -23,7 +23,7 @@ use crate::cli::Compare;
 /// The default number of boots of the guest.
 const BOOTS: u32 = 3;
 /// The default simulated machine.
-const MACHINE: &str = "numa-2x4";
+pub const MACHINE: &str = "numa-2x4";
 /// The default number of CPUs of the guest.
 const CPUS: u32 = 8;
 const NODES: u32 = 4;
@@ -153,7 +153,7 @@ fn sim(arguments: &Compare, contenders: &[Contender], job: &mut Job) -> Result<S
 }
 
 /// The plain machine with as many CPUs as the recording's: nothing else is known of the recording's machine.
-fn as_recorded(path: &Path) -> Result<String, Failure> {
+pub fn as_recorded(path: &Path) -> Result<String, Failure> {
     let cpus = replay::recorded_cpus(path)?;
     machine::plain(cpus).map(|machine| machine.name).ok_or_else(|| {
         Failure::input(format!(

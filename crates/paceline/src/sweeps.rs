@@ -9,6 +9,7 @@ use std::thread::available_parallelism;
 
 use report::text::{plural, visible};
 use report::write_whole;
+use serde::Serialize;
 use sweep::{Design, Digest, Purpose, Stages, Store, show};
 use terminal::files::say_report;
 use terminal::{Failure, Progress, interrupt, output, shell};
@@ -33,14 +34,11 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
         let missing = sweep::missing(&design, Store::look(&path)?.as_ref(), program);
         return output::print(&(told(&missing) + "\n"));
     }
-    let mut store = Store::open(&path)?;
-    if let Some(note) = store.note() {
-        output::say(&format!("paceline: {note}"));
-    }
+    let mut store = opened(&path)?;
     let missing = sweep::missing(&design, &store, program);
     if !missing.left.is_empty() {
         let known = missing.runs - missing.left.len();
-        let kept = Kept::tell_when_interrupted(path, known, Some(missing.runs))?;
+        tell_when_interrupted(path, known, Some(missing.runs));
         interrupt::ends()?;
         let progress = Progress::new(missing.left.len() as u64);
         progress.phase(&told(&missing));
@@ -48,7 +46,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
         let on = (&design.inputs, &Stages::default());
         sweep::perform(&missing.left, on, &mut store, threads, || {
             progress.step();
-            kept.count();
+            count_kept();
             Ok(())
         })?;
     }
@@ -56,14 +54,37 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     if let Some(csv) = &arguments.csv {
         show::csv(&design, &store, program, csv)?;
     }
-    if let Some(report) = &arguments.report {
-        write_whole(report, show::page(&findings, &again())).map_err(Failure::input)?;
+    let text = || show::text(&findings, output::style());
+    let page = || show::page(&findings, &again());
+    hand_over(&findings, text, page, arguments.report.as_deref(), arguments.json)
+}
+
+/// Opens a file of results, and tells of lines that cannot be used.
+pub fn opened(path: &Path) -> Result<Store, Failure> {
+    let store = Store::open(path)?;
+    if let Some(note) = store.note() {
+        output::say(&format!("paceline: {note}"));
     }
-    output::print(&match arguments.json {
-        true => serde_json::to_string_pretty(&findings).expect("it is plain data") + "\n",
-        false => show::text(&findings, output::style()),
+    Ok(store)
+}
+
+/// Writes the report, prints what was found, and says where the report is. The report comes first: the reader of what is
+/// printed may have gone.
+pub fn hand_over(
+    found: &impl Serialize,
+    text: impl FnOnce() -> String,
+    page: impl FnOnce() -> String,
+    report: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    if let Some(report) = report {
+        write_whole(report, page()).map_err(Failure::input)?;
+    }
+    output::print(&match json {
+        true => serde_json::to_string_pretty(found).expect("it is plain data") + "\n",
+        false => text(),
     })?;
-    arguments.report.as_ref().map_or(Ok(()), |report| say_report(report, arguments.json))
+    report.map_or(Ok(()), |report| say_report(report, json))
 }
 
 /// Refuses to write a file over another one, and files that cannot be written.
@@ -96,38 +117,28 @@ pub fn again() -> String {
     shell::line(["paceline"].into_iter().chain(words.iter().map(String::as_str)))
 }
 
-/// How many results are kept: what Ctrl-C says.
-pub struct Kept(());
-
-/// The file of results, how many of them are kept, and of how many; 0: not known.
+/// What Ctrl-C says: the file of results, how many of them are kept, and of how many; 0: not known.
 static KEPT: Mutex<Option<PathBuf>> = Mutex::new(None);
 static DONE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
-impl Kept {
-    /// From here on Ctrl-C says that nothing is lost.
-    pub fn tell_when_interrupted(
-        path: PathBuf,
-        known: usize,
-        of: Option<usize>,
-    ) -> Result<Self, Failure> {
-        *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
-        DONE[0].store(known, Ordering::Relaxed);
-        DONE[1].store(of.unwrap_or(0), Ordering::Relaxed);
-        interrupt::register_cleanup(|| {
-            let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(path) = &*kept else { return };
-            let [done, of] = [&DONE[0], &DONE[1]].map(|count| count.load(Ordering::Relaxed));
-            let runs = match of {
-                0 => plural(done, "new run"),
-                of => format!("{done} of {of} runs"),
-            };
-            output::say(&format!("\n{runs} kept in {}; the same command goes on", path.display()));
-        });
-        Ok(Kept(()))
-    }
+/// From here on Ctrl-C says that nothing is lost.
+pub fn tell_when_interrupted(path: PathBuf, known: usize, of: Option<usize>) {
+    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
+    DONE[0].store(known, Ordering::Relaxed);
+    DONE[1].store(of.unwrap_or(0), Ordering::Relaxed);
+    interrupt::register_cleanup(|| {
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(path) = &*kept else { return };
+        let [done, of] = [&DONE[0], &DONE[1]].map(|count| count.load(Ordering::Relaxed));
+        let runs = match of {
+            0 => plural(done, "new run"),
+            of => format!("{done} of {of} runs"),
+        };
+        output::say(&format!("\n{runs} kept in {}; the same command goes on", path.display()));
+    });
+}
 
-    /// One more is kept.
-    pub fn count(&self) {
-        DONE[0].fetch_add(1, Ordering::Relaxed);
-    }
+/// One more result is kept.
+pub fn count_kept() {
+    DONE[0].fetch_add(1, Ordering::Relaxed);
 }

@@ -9,21 +9,19 @@ use clap::Parser;
 use comparison::{Contender, Job, Plan, replay};
 use measuring::THIS;
 use report::text::digits;
-use report::write_whole;
 use serde::Serialize;
-use sweep::{Design, Mean, Measured, Objective, Purpose, Space, Store, Tuned, show};
-use terminal::files::say_report;
+use sweep::{Design, Mean, Measured, Objective, Purpose, Space, Tuned, show};
 use terminal::{Failure, Progress, interrupt, output, shell};
 use trace::Outcome;
 
 use crate::cli::{Cli, Real, Record, Tune, Verb};
-use crate::sweeps::{Kept, again, program, threads};
+use crate::sweeps::{
+    again, count_kept, hand_over, opened, program, tell_when_interrupted, threads,
+};
 use crate::{export, record, request};
 
 /// The policy if none is named.
 const POLICY: &str = "paceline";
-/// The machine of workloads that are no recordings.
-const MACHINE: &str = "numa-2x4";
 /// The longest simulation, on its own clock.
 const LIMIT: Duration = Duration::from_secs(600);
 /// Boots of a guest that confirm what was found.
@@ -61,19 +59,17 @@ pub fn run(arguments: &Tune) -> Result<(), Failure> {
     check_files(arguments, &design)?;
     sweep::check(&design)?;
     let results = arguments.results.clone();
-    let mut store =
-        Store::open(&results.clone().unwrap_or_else(|| scratch.path().join("results")))?;
-    if let Some(note) = store.note() {
-        output::say(&format!("paceline: {note}"));
+    let mut store = opened(&results.clone().unwrap_or_else(|| scratch.path().join("results")))?;
+    if let Some(path) = results {
+        tell_when_interrupted(path, 0, None);
     }
-    let kept = results.map(|path| Kept::tell_when_interrupted(path, 0, None)).transpose()?;
     let most = arguments.budget as usize;
     let progress = Progress::new(most as u64);
     progress.phase(&format!("{}: tuning {}", design.title, design.policies[0]));
     let tuned =
         sweep::tune(&design, &mut store, program()?, threads(arguments.jobs), most, || {
             progress.step();
-            kept.iter().for_each(Kept::count);
+            count_kept();
             Ok(())
         })?;
     drop(progress);
@@ -84,15 +80,9 @@ pub fn run(arguments: &Tune) -> Result<(), Failure> {
         _ => None,
     };
     let answer = Answer { tuned, confirmed };
-    if let Some(report) = &arguments.report {
-        let page = show::tuned_page(&answer.tuned, &again());
-        write_whole(report, page).map_err(Failure::input)?;
-    }
-    output::print(&match arguments.json {
-        true => serde_json::to_string_pretty(&answer).expect("it is plain data") + "\n",
-        false => text(&answer),
-    })?;
-    arguments.report.as_ref().map_or(Ok(()), |report| say_report(report, arguments.json))?;
+    let page = || show::tuned_page(&answer.tuned, &again());
+    let report = arguments.report.as_deref();
+    hand_over(&answer, || text(&answer), page, report, arguments.json)?;
     recorded
 }
 
@@ -139,21 +129,10 @@ fn design(arguments: &Tune, scratch: &Path) -> Result<(Design, Result<(), Failur
 
 /// What was recorded here is replayed on this machine, and another recording on as many CPUs as it was made on.
 fn machine_of(workload: &Path, here: bool) -> Result<String, Failure> {
-    if !replay::is_recording(workload) {
-        return Ok(MACHINE.to_string());
-    }
-    match here {
-        true => Ok(THIS.to_string()),
-        false => {
-            let cpus = replay::recorded_cpus(workload)?;
-            let plain = machine::plain(cpus).map(|machine| machine.name);
-            plain.ok_or_else(|| {
-                let workload = workload.display();
-                Failure::input(format!(
-                    "{workload}: recorded on {cpus} CPUs; name a machine with --machine"
-                ))
-            })
-        }
+    match (replay::is_recording(workload), here) {
+        (false, _) => Ok(request::MACHINE.to_string()),
+        (true, true) => Ok(THIS.to_string()),
+        (true, false) => request::as_recorded(workload),
     }
 }
 

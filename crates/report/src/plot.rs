@@ -99,6 +99,20 @@ pub fn lines_named(
     drawn_lines(title, x_axis, y_axis, series, Some(x_name))
 }
 
+/// Axes and grid of a plot of two numbers.
+type Mesh<'a, 'b, B> = plotters::chart::MeshStyle<'a, 'b, RangedCoordf64, RangedCoordf64, B>;
+
+/// How axes of two numbers look.
+pub(crate) fn styled<'m, 'a, 'b, 's>(
+    mesh: &'m mut Mesh<'a, 'b, SVGBackend<'s>>,
+) -> &'m mut Mesh<'a, 'b, SVGBackend<'s>> {
+    mesh.label_style(("sans-serif", 13).into_font().color(&INK))
+        .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+}
+
 fn drawn_lines(
     title: &str,
     x_axis: &str,
@@ -124,19 +138,13 @@ fn drawn_lines(
             .y_label_area_size(64)
             .build_cartesian_2d(left..right, 0.0..headroom(top))
             .expect("an SVG in memory can be drawn");
-        chart
-            .configure_mesh()
+        styled(&mut chart.configure_mesh())
             .x_desc(x_axis)
             .y_desc(y_axis)
             .x_labels(x_ticks.most)
             .y_labels(y_ticks.most)
             .x_label_formatter(&|x| x_name.map_or_else(|| x_ticks.name(*x), |name| name(*x)))
             .y_label_formatter(&|y| y_ticks.name(*y))
-            .label_style(("sans-serif", 13).into_font().color(&INK))
-            .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
-            .axis_style(INK)
-            .bold_line_style(GRID)
-            .light_line_style(TRANSPARENT)
             .draw()
             .expect("an SVG in memory can be drawn");
         for (index, line) in series.iter().enumerate() {

@@ -4,7 +4,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::plot::{GRID, INK, titled};
+use crate::plot::{INK, styled, titled};
 use crate::text::digits;
 
 const SIZE: (u32, u32) = (720, 420);
@@ -37,19 +37,13 @@ pub fn scatter(title: &str, x_axis: &str, y_axis: &str, dots: &[Dot]) -> String 
             .y_label_area_size(64)
             .build_cartesian_2d(x.clone(), y)
             .expect("an SVG in memory can be drawn");
-        chart
-            .configure_mesh()
+        styled(&mut chart.configure_mesh())
             .x_desc(x_axis)
             .y_desc(y_axis)
             .x_labels(8)
             .y_labels(8)
             .x_label_formatter(&|x| digits(*x))
             .y_label_formatter(&|y| digits(*y))
-            .label_style(("sans-serif", 13).into_font().color(&INK))
-            .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
-            .axis_style(INK)
-            .bold_line_style(GRID)
-            .light_line_style(TRANSPARENT)
             .draw()
             .expect("an SVG in memory can be drawn");
         let middle = f64::midpoint(x.start, x.end);

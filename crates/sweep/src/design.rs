@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use comparison::{Contender, contender};
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use serde::Deserialize;
 use terminal::{Failure, files, meant};
 use toml::Value;
 
 use crate::choice::{Choice, Level, Scale, bad, default_of};
+use crate::draw::coordinates;
 use crate::input::{Input, Inputs};
 use crate::objective::Objective;
 use crate::run::Run;
@@ -99,6 +99,13 @@ pub struct Setting {
     pub variants: Arc<Vec<Variant>>,
 }
 
+impl Setting {
+    /// Whether this variant of it is the one that all are compared with.
+    pub fn is_base(&self, variant: &Variant) -> bool {
+        std::ptr::eq(variant, &raw const self.variants[0])
+    }
+}
+
 /// A policy with its knobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
@@ -173,12 +180,11 @@ impl Design {
             let range = machine_inputs.iter().find_map(|it| inputs.machine(it).range(cost));
             let choice = Choice::read(value, Scale::Number, range);
             let choice = choice.map_err(|why| bad(name, &key, why))?;
-            for (machine, value) in machine_inputs
-                .iter()
-                .flat_map(|it| choice.ends().into_iter().map(move |value| (it, value)))
-            {
-                let set = inputs.machine(machine).clone().with_cost(cost, value);
-                set.map_err(|error| bad(name, &key, error))?;
+            for machine in &machine_inputs {
+                for value in choice.ends() {
+                    let set = inputs.machine(machine).clone().with_cost(cost, value);
+                    set.map_err(|error| bad(name, &key, error))?;
+                }
             }
             factors.push(Factor { name: cost.clone(), choice });
         }
@@ -272,16 +278,6 @@ impl Design {
         })
     }
 
-    /// How many runs there are, some of which may be the same.
-    pub fn len(&self) -> usize {
-        self.settings.iter().map(|one| one.variants.len() * self.seeds.len()).sum()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The place of a factor among those that all policies have in common; every sweep has workloads and machines.
     pub fn place_of(&self, factor: &str) -> usize {
         self.factors.iter().position(|known| known == factor).expect("every sweep has it")
@@ -300,7 +296,7 @@ impl Design {
     }
 
     /// A setting in words: where it is, and its costs.
-    pub fn told(&self, setting: &Setting) -> String {
+    pub fn describe(&self, setting: &Setting) -> String {
         let costs = self.factors.iter().zip(&setting.levels);
         let costs = costs.filter(|(name, _)| self.costs.contains(name));
         let costs = costs.map(|(name, level)| format!(", {name}={}", level.text));
@@ -598,8 +594,7 @@ impl Drawn<'_> {
         })
     }
 
-    /// Points of a Latin hypercube (McKay, Beckman and Conover 1979): each factor's values are divided into as many
-    /// parts as there are points, and each part has one point.
+    /// Points of a Latin hypercube.
     fn sample(&self, points: usize, seeds: usize, draw: u64) -> Result<Vec<Setting>, Failure> {
         if points == 0 {
             return Err(bad(self.file, "sample", "expected a whole number of points from 1"));
@@ -608,10 +603,8 @@ impl Drawn<'_> {
         self.check_count(points.saturating_mul(each).saturating_mul(seeds))?;
         let mut random = Pcg64::seed_from_u64(draw);
         let mut column = |factor: &Factor| {
-            let mut parts: Vec<usize> = (0..points).collect();
-            parts.shuffle(&mut random);
-            let mut at = |part: usize| (part as f64 + random.random::<f64>()) / points as f64;
-            parts.into_iter().map(|part| factor.choice.at(at(part))).collect::<Vec<Level>>()
+            let drawn = coordinates(points, &mut random);
+            drawn.into_iter().map(|at| factor.choice.at(at)).collect::<Vec<Level>>()
         };
         let common: Vec<Vec<Level>> = self.factors.iter().map(&mut column).collect();
         let own: Vec<Vec<Vec<Level>>> =
@@ -696,6 +689,11 @@ mod tests {
         setting.variants.iter().map(|one| one.label.as_str()).collect()
     }
 
+    /// Runs, with repetitions.
+    fn count(design: &Design) -> usize {
+        design.settings.iter().map(|at| at.variants.len() * design.seeds.len()).sum()
+    }
+
     #[test]
     fn a_grid_has_every_combination_once() {
         let design = parse(
@@ -707,7 +705,7 @@ mod tests {
         assert_eq!(design.settings.len(), 2 * 2 * 3);
         let all = labels(&design.settings[0]);
         assert_eq!((all[0], all.len(), all[5]), ("default", 6, "cas"));
-        assert_eq!(design.len(), 12 * 6 * 2);
+        assert_eq!(count(&design), 12 * 6 * 2);
         let runs: BTreeSet<String> = design
             .settings
             .iter()
@@ -741,7 +739,7 @@ mod tests {
         let target = |at: &Setting| at.variants[1].levels[0].number.unwrap() / 1e6;
         // A value that is rounded may be counted in the next part.
         assert!(parts(&cost, 100.0, 300.0) >= 18 && parts(&target, 0.5, 1.0) >= 18);
-        assert_eq!((design.len(), design.seeds), (40, vec![7]));
+        assert_eq!((count(&design), design.seeds), (40, vec![7]));
         let again = parse(text).unwrap();
         assert_eq!(labels(&again.settings[3]), labels(&design.settings[3]));
         let other = parse(&format!("draw = 2\n{text}")).unwrap();

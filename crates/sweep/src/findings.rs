@@ -5,7 +5,7 @@
 //! averaged as logarithms: twice and half as good are none together. What chance does to an average is seen by seeds:
 //! the average is made for each seed, and the seeds' averages differ.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 use terminal::Failure;
@@ -210,8 +210,8 @@ pub fn each<'d>(
 struct Cell<'d> {
     setting: &'d Setting,
     variant: &'d Variant,
-    /// What it is counted as: in a sample, each setting has variants of its own.
-    group: String,
+    /// The number of what it is counted as.
+    group: usize,
     /// Logarithms of its gains, by seed. None: one of both runs failed.
     gains: Vec<Option<f64>>,
     /// Logarithms of its waits against those of the first variant.
@@ -227,13 +227,22 @@ struct Cell<'d> {
 /// A result is missing.
 pub fn findings(design: &Design, store: &Store, program: Digest) -> Result<Findings, Failure> {
     let mut cells: Vec<Cell> = Vec::new();
+    let mut groups: Vec<String> = Vec::new();
+    let mut numbers: HashMap<String, usize> = HashMap::new();
     let mut failed: BTreeMap<String, Lost> = BTreeMap::new();
     each(design, store, program, |run| {
         let is_new = cells.last().is_none_or(|last| {
             !std::ptr::eq(last.setting, run.setting) || !std::ptr::eq(last.variant, run.variant)
         });
         if is_new {
-            cells.push(Cell::new(design, run.setting, run.variant));
+            let name = group_of(design, run.setting, run.variant);
+            let group = *numbers.entry(name).or_insert_with_key(|name| {
+                groups.push(name.clone());
+                groups.len() - 1
+            });
+            let (setting, variant) = (run.setting, run.variant);
+            let (gains, waits) = (Vec::new(), Vec::new());
+            cells.push(Cell { setting, variant, group, gains, waits, kept: 0, failed: 0 });
         }
         let cell = cells.last_mut().expect("there is one");
         cell.gains.push(run.gain.map(f64::ln));
@@ -253,19 +262,14 @@ pub fn findings(design: &Design, store: &Store, program: Digest) -> Result<Findi
         }
         Ok(())
     })?;
-    let mut groups: Vec<&str> = Vec::new();
-    for cell in &cells {
-        if !groups.contains(&cell.group.as_str()) {
-            groups.push(&cell.group);
-        }
-    }
+    let own = by_group(cells.iter(), groups.len());
     let variants: Vec<OfVariant> =
-        groups.iter().map(|group| OfVariant::new(design, group, &cells)).collect();
+        groups.iter().zip(&own).map(|(name, own)| OfVariant::new(design, name, own)).collect();
     let policies = 0..design.policies.len();
     Ok(Findings {
         title: design.title.clone(),
         objective: design.objective.to_string(),
-        base: groups.first().map_or(String::new(), |base| base.to_string()),
+        base: groups.first().cloned().unwrap_or_default(),
         settings: design.settings.len(),
         seeds: design.seeds.len(),
         winners: winners(design, &groups, &cells),
@@ -277,16 +281,31 @@ pub fn findings(design: &Design, store: &Store, program: Digest) -> Result<Findi
     })
 }
 
-impl<'d> Cell<'d> {
-    fn new(design: &'d Design, setting: &'d Setting, variant: &'d Variant) -> Self {
-        let is_base = std::ptr::eq(variant, &raw const setting.variants[0]);
-        let has_knobs = !design.knobs[variant.policy].is_empty();
-        let group = match design.is_sample && has_knobs && !is_base {
-            true => format!("{}, knobs drawn", design.policies[variant.policy]),
-            false => variant.label.clone(),
-        };
-        let (gains, waits) = (Vec::new(), Vec::new());
-        Cell { setting, variant, group, gains, waits, kept: 0, failed: 0 }
+/// What a variant is counted as: in a sample, each setting has variants of its own.
+fn group_of(design: &Design, setting: &Setting, variant: &Variant) -> String {
+    let has_knobs = !design.knobs[variant.policy].is_empty();
+    match design.is_sample && has_knobs && !setting.is_base(variant) {
+        true => format!("{}, knobs drawn", design.policies[variant.policy]),
+        false => variant.label.clone(),
+    }
+}
+
+/// The cells of each group, by its number.
+fn by_group<'c, 'd>(
+    cells: impl Iterator<Item = &'c Cell<'d>>,
+    groups: usize,
+) -> Vec<Vec<&'c Cell<'d>>> {
+    let mut all = vec![Vec::new(); groups];
+    for cell in cells {
+        all[cell.group].push(cell);
+    }
+    all
+}
+
+impl Cell<'_> {
+    /// Whether it has one with each seed.
+    fn has_gains(&self) -> bool {
+        self.gains.iter().all(Option::is_some)
     }
 
     /// Its mean over seeds. None: no seed has both runs.
@@ -316,8 +335,8 @@ fn best_gain<'c, 'd: 'c>(
 }
 
 impl OfVariant {
-    fn new(design: &Design, group: &str, cells: &[Cell]) -> Self {
-        let own = cells.iter().filter(|cell| cell.group == group);
+    fn new(design: &Design, label: &str, own: &[&Cell]) -> Self {
+        let own = own.iter().copied();
         let worst = own
             .clone()
             .filter_map(|cell| Some((cell, cell.gain()?)))
@@ -326,9 +345,9 @@ impl OfVariant {
         let runs: usize = own.clone().map(|cell| cell.gains.len()).sum();
         let kept: usize = own.clone().map(|cell| cell.kept).sum();
         OfVariant {
-            label: group.to_string(),
+            label: label.to_string(),
             gain: mean_gain(own.clone()),
-            worst: worst.map(|(cell, gain)| (design.told(cell.setting), gain.exp())),
+            worst: worst.map(|(cell, gain)| (design.describe(cell.setting), gain.exp())),
             wait_p99: Mean::of(&waits).map(|mean| mean.mean.exp()),
             keeps_limits: design.objective.has_limits().then(|| kept as f64 / runs.max(1) as f64),
             failed: own.clone().map(|cell| cell.failed).sum(),
@@ -348,30 +367,30 @@ fn distinct<'l>(levels: impl Iterator<Item = &'l Level>) -> Vec<&'l Level> {
     all
 }
 
-fn winners(design: &Design, groups: &[&str], cells: &[Cell]) -> Vec<Winner> {
+fn winners(design: &Design, groups: &[String], cells: &[Cell]) -> Vec<Winner> {
     let at = design.place_of("machine");
     let machines = distinct(design.settings.iter().map(|setting| &setting.levels[at]));
     let winner = |machine: &&Level| {
-        let gain = |group: &&str| {
-            let own = cells
-                .iter()
-                .filter(|cell| cell.group == *group && cell.setting.levels[at] == **machine);
-            let sound = |cell: &Cell| {
-                let keeps = !design.objective.has_limits() || cell.kept == cell.gains.len();
-                cell.gains.iter().all(Option::is_some) && keeps
-            };
-            own.clone().all(sound).then(|| best_gain(own, groups.len() - 1)).flatten()
+        let there = cells.iter().filter(|cell| cell.setting.levels[at] == **machine);
+        let sound = |cell: &&Cell| {
+            let keeps = !design.objective.has_limits() || cell.kept == cell.gains.len();
+            cell.has_gains() && keeps
         };
+        let gain = |own: &Vec<&Cell>| {
+            let is_sound = own.iter().all(sound);
+            is_sound.then(|| best_gain(own.iter().copied(), groups.len() - 1)).flatten()
+        };
+        let gains: Vec<Option<Mean>> = by_group(there, groups.len()).iter().map(gain).collect();
         // The last of equals counts: the first variant, which all are compared with.
-        let all = groups.iter().rev().filter_map(|group| Some((group, gain(group)?)));
-        let base_is_out = gain(&groups[0]).is_none();
-        let (label, gain) = all.max_by(|(_, one), (_, other)| one.mean.total_cmp(&other.mean))?;
+        let all =
+            gains.iter().enumerate().rev().filter_map(|(group, gain)| Some((group, (*gain)?)));
+        let (group, gain) = all.max_by(|(_, one), (_, other)| one.mean.total_cmp(&other.mean))?;
         Some(Winner {
             machine: machine.text.clone(),
-            label: label.to_string(),
+            label: groups[group].clone(),
             gain,
-            by_chance: *label != groups[0] && !gain.is_above(1.0),
-            base_is_out,
+            by_chance: group > 0 && !gain.is_above(1.0),
+            base_is_out: gains[0].is_none(),
         })
     };
     machines.iter().filter_map(winner).collect()
@@ -425,12 +444,11 @@ impl Effects {
     /// None: the policy is what all are compared with, or nothing is varied.
     fn new(design: &Design, policy: usize, cells: &[Cell]) -> Option<Self> {
         let is_own = |cell: &&Cell| {
-            let is_base = std::ptr::eq(cell.variant, &raw const cell.setting.variants[0]);
+            let is_base = cell.setting.is_base(cell.variant);
             let has_levels = cell.variant.levels.len() == design.knobs[policy].len();
             cell.variant.policy == policy && has_levels && (!is_base || policy == 0)
         };
-        let whole = |cell: &&Cell| cell.gains.iter().all(Option::is_some);
-        let own: Vec<&Cell> = cells.iter().filter(is_own).filter(whole).collect();
+        let own: Vec<&Cell> = cells.iter().filter(is_own).filter(|cell| cell.has_gains()).collect();
         let common = design.factors.iter().enumerate().filter_map(|(at, factor)| {
             let levels: Vec<&Level> = own.iter().map(|cell| &cell.setting.levels[at]).collect();
             Grouped::new(factor, &levels, design.is_sample)
@@ -519,22 +537,20 @@ fn frontier(variants: &[OfVariant]) -> Vec<Point> {
 }
 
 impl Map {
-    fn new(design: &Design, groups: &[&str], cells: &[Cell]) -> Self {
+    fn new(design: &Design, groups: &[String], cells: &[Cell]) -> Self {
         let mut places: BTreeMap<String, Vec<&Cell>> = BTreeMap::new();
         for cell in cells {
             places.entry(design.place(cell.setting)).or_default().push(cell);
         }
         let row = |(place, own): (String, Vec<&Cell>)| {
-            let gain = |group: &&str| {
-                mean_gain(own.iter().copied().filter(|cell| cell.group == *group))
-                    .map(|mean| mean.mean)
-            };
-            (place, groups.iter().map(gain).collect::<Vec<_>>())
+            let gain = |own: &Vec<&Cell>| mean_gain(own.iter().copied()).map(|mean| mean.mean);
+            let own = by_group(own.into_iter(), groups.len());
+            (place, own.iter().map(gain).collect::<Vec<_>>())
         };
         let mut rows: Vec<(String, Vec<Option<f64>>)> = places.into_iter().map(row).collect();
         let least =
             |gains: &[Option<f64>]| gains.iter().flatten().copied().fold(f64::INFINITY, f64::min);
         rows.sort_by(|(_, one), (_, other)| least(one).total_cmp(&least(other)));
-        Map { columns: groups.iter().map(ToString::to_string).collect(), rows }
+        Map { columns: groups.to_vec(), rows }
     }
 }

@@ -7,6 +7,7 @@
 mod choice;
 mod design;
 mod digest;
+mod draw;
 mod findings;
 mod input;
 mod measured;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trace::{Lengths, Outcome};
+use workload::program_of;
 
 /// Figures of a run. Times are ns of the simulated machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -62,17 +63,12 @@ pub struct OfProgram {
     pub work: Option<f64>,
 }
 
-/// The program of a task, which is its name before a dash.
-pub fn program(task: &str) -> &str {
-    task.split('-').next().unwrap_or(task)
-}
-
 impl Measured {
     /// Of an outcome.
     pub fn of(outcome: &Outcome) -> Self {
         let seen = &outcome.observed;
         let mut programs: BTreeMap<String, (OfProgram, Lengths)> = BTreeMap::new();
-        let name = |tid: &u32| outcome.names.get(tid).map_or("", |name| program(name));
+        let name = |tid: &u32| outcome.names.get(tid).map_or("", |name| program_of(name));
         for (tid, task) in &seen.tasks {
             let (of, lengths) = programs.entry(name(tid).to_string()).or_default();
             of.tasks += 1;

@@ -2,7 +2,6 @@
 //! Does what is missing of a sweep, on all cores.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -114,21 +113,13 @@ fn each(
             });
         }
         drop(sender);
-        let ended =
-            results.iter().try_for_each(|(at, came)| match came.and_then(|came| take(at, came)) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(failure) => ControlFlow::Break(failure),
-            });
+        let ended = results.iter().try_for_each(|(at, came)| take(at, came?));
         stop.store(true, Ordering::Relaxed);
-        match ended {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(failure) => {
-                for (at, came) in &results {
-                    let _ = came.and_then(|came| take(at, came));
-                }
-                Err(failure)
-            }
+        // After an error only; else all have been taken.
+        for (at, came) in &results {
+            let _ = came.and_then(|came| take(at, came));
         }
+        ended
     })
 }
 

@@ -10,11 +10,11 @@ use machine::Machine;
 use serde::{Deserialize, Serialize};
 use sim::{Scenario, SimError};
 use terminal::{Failure, meant};
-use workload::Workload;
+use workload::{Workload, program_of};
 
 use crate::digest::Digest;
 use crate::input::{Input, Inputs};
-use crate::measured::{Measured, program};
+use crate::measured::Measured;
 use crate::objective::Objective;
 
 /// All that a result follows from, apart from the program that makes it.
@@ -153,7 +153,7 @@ impl Stages {
     ) -> Result<(), Failure> {
         let stage = self.stage(run, inputs)?;
         let there: BTreeSet<&str> =
-            stage.workload.tasks.iter().map(|task| program(&task.name)).collect();
+            stage.workload.tasks.iter().map(|task| program_of(&task.name)).collect();
         match objective.programs().find(|program| !there.contains(program)) {
             None => Ok(()),
             Some(absent) => {

@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+
+use crate::draw::coordinates;
 
 /// A place in the space of all values: a part from 0 to less than 1 for each knob.
 pub type Place = Vec<f64>;
@@ -19,7 +20,7 @@ pub type Place = Vec<f64>;
 pub enum Axis {
     /// Values next to each other are alike.
     Ordered,
-    /// So many words, of which none is next to another.
+    /// Words, so many of them, in no order.
     Words(usize),
 }
 
@@ -178,12 +179,7 @@ impl<R: Response> Search<'_, R> {
 
     /// Places all over the space: a Latin hypercube.
     fn spread(&mut self, count: usize) -> Vec<Place> {
-        let column = |_: &Axis| {
-            let mut parts: Vec<usize> = (0..count).collect();
-            parts.shuffle(&mut self.random);
-            let mut part = |part: usize| (part as f64 + self.random.random::<f64>()) / count as f64;
-            parts.into_iter().map(&mut part).collect::<Vec<f64>>()
-        };
+        let column = |_: &Axis| coordinates(count, &mut self.random);
         let columns: Vec<Vec<f64>> = self.axes.iter().map(column).collect();
         (0..count).map(|at| columns.iter().map(|column| column[at]).collect()).collect()
     }

@@ -262,13 +262,18 @@ fn found(tuned: &Tuned) -> Vec<String> {
     lines
 }
 
-/// A row for each candidate of a search: its knobs, its gain, and how many seeds it had.
-fn candidates(tuned: &Tuned, most: usize) -> (Vec<String>, Vec<Vec<String>>) {
-    let knobs: Vec<&String> = tuned
+/// The knobs that were searched: the defaults have no values of them.
+fn knobs_of(tuned: &Tuned) -> Vec<&String> {
+    tuned
         .tried
         .iter()
         .find(|it| !it.knobs.is_empty())
-        .map_or(Vec::new(), |it| it.knobs.keys().collect());
+        .map_or(Vec::new(), |it| it.knobs.keys().collect())
+}
+
+/// A row for each candidate of a search: its knobs, its gain, and how many seeds it had.
+fn candidates(tuned: &Tuned, most: usize) -> (Vec<String>, Vec<Vec<String>>) {
+    let knobs = knobs_of(tuned);
     let mut headings = vec!["candidate".to_string()];
     headings.extend(knobs.iter().map(ToString::to_string));
     headings.extend(["gain", "seeds"].map(String::from));
@@ -301,8 +306,7 @@ pub fn tuned_page(tuned: &Tuned, again: &str) -> String {
         if tuned.best.is_some() { "gain" } else { "none" }
     );
     body += &format!("<p>Again with: <code>{}</code></p>\n", html::escape(again));
-    let knobs = tuned.tried.iter().find(|it| !it.knobs.is_empty());
-    for knob in knobs.into_iter().flat_map(|it| it.knobs.keys()) {
+    for knob in knobs_of(tuned) {
         let dot = |(at, it): (usize, &Tried)| {
             let text = it.knobs.get(knob)?;
             let value = value_of(text)?;

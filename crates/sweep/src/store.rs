@@ -51,23 +51,16 @@ impl Store {
     /// # Errors
     /// It is in use, cannot be written, or has something else in it.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let cannot = |why: &dyn std::fmt::Display| {
-            Failure::input(format!("{}: {why}; name another with --results", path.display()))
-        };
-        if path.exists() && !path.is_file() {
-            return Err(cannot(&"it is no regular file"));
+        let mut store = Store::at(path, OpenOptions::new().read(true).append(true).create(true))?;
+        flock(&store.file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| unusable(path, &"another sweep writes to it"))?;
+        store.find_lines()?;
+        // What was cut goes; the next line has to begin a line.
+        store.file.set_len(store.end).map_err(|error| store.unwritable(&error))?;
+        if store.end == 0 {
+            store.append(&format!("{FIRST}\n"))?;
         }
-        let mut options = OpenOptions::new();
-        let file = options.read(true).append(true).create(true).open(path);
-        let file = file.map_err(|error| cannot(&error))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| cannot(&"another sweep writes to it"))?;
-        let mut store =
-            Store { path: path.to_path_buf(), file, places: HashMap::new(), end: 0, damaged: 0 };
-        match store.read()? {
-            true => Ok(store),
-            false => Err(cannot(&"it has something else in it than results of a sweep")),
-        }
+        Ok(store)
     }
 
     /// Looks into a file of results: nothing is written, and another sweep may write to it meanwhile. None: there is none.
@@ -78,35 +71,22 @@ impl Store {
         if !path.exists() {
             return Ok(None);
         }
-        let cannot = |why: &dyn std::fmt::Display| {
-            Failure::input(format!("{}: {why}; name another with --results", path.display()))
-        };
-        if !path.is_file() {
-            return Err(cannot(&"it is no regular file"));
-        }
-        let file = File::open(path).map_err(|error| cannot(&error))?;
-        let (path, places) = (path.to_path_buf(), HashMap::new());
-        let mut store = Store { path, file, places, end: 0, damaged: 0 };
-        match store.find_lines()? {
-            true => Ok(Some(store)),
-            false => Err(cannot(&"it has something else in it than results of a sweep")),
-        }
+        let mut store = Store::at(path, OpenOptions::new().read(true))?;
+        store.find_lines()?;
+        Ok(Some(store))
     }
 
-    /// Finds all lines, and cuts off what a kill left of a last one. Returns false if this is another kind of file.
-    fn read(&mut self) -> Result<bool, Failure> {
-        if !self.find_lines()? {
-            return Ok(false);
+    /// A file whose lines are not known yet.
+    fn at(path: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        if path.exists() && !path.is_file() {
+            return Err(unusable(path, &"it is no regular file"));
         }
-        // What was cut goes; the next line has to begin a line.
-        self.file.set_len(self.end).map_err(|error| self.unwritable(&error))?;
-        if self.end == 0 {
-            self.append(&format!("{FIRST}\n"))?;
-        }
-        Ok(true)
+        let file = options.open(path).map_err(|error| unusable(path, &error))?;
+        Ok(Store { path: path.to_path_buf(), file, places: HashMap::new(), end: 0, damaged: 0 })
     }
 
-    fn find_lines(&mut self) -> Result<bool, Failure> {
+    /// Finds all whole lines.
+    fn find_lines(&mut self) -> Result<(), Failure> {
         let unreadable =
             |error| Failure::run(format!("cannot read {}: {error}", self.path.display()));
         let mut lines = BufReader::with_capacity(1 << 20, &self.file);
@@ -120,7 +100,8 @@ impl Store {
                 // A new file, or one that was cut in its first line.
                 let is_cut = !whole && FIRST.as_bytes().starts_with(&line);
                 if !is_cut && line != format!("{FIRST}\n").as_bytes() {
-                    return Ok(false);
+                    let why = "it has something else in it than results of a sweep";
+                    return Err(unusable(&self.path, &why));
                 }
                 if !whole {
                     break;
@@ -138,7 +119,7 @@ impl Store {
             }
             self.end += read as u64;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// A note about lines that cannot be used, if there are any.
@@ -221,6 +202,11 @@ impl Store {
             self.path.display()
         ))
     }
+}
+
+/// The error for a file that is not taken.
+fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::input(format!("{}: {why}; name another with --results", path.display()))
 }
 
 /// A whole line, if its checksum is right.

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use report::text::visible;
@@ -56,6 +57,22 @@ pub fn check_writable(path: &Path, option: &str) -> Result<(), Failure> {
         return Err(Failure::input(format!("{} is a folder; name a file", path.display())));
     }
     report::probe(path).map_err(|error| Failure::input(format!("{option}: {error}")))
+}
+
+/// Whether both names are of one file, which need not exist yet.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |there: fs::Metadata| (there.dev(), there.ino());
+    let to_be = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder)).ok();
+        folder.map(|folder| folder.join(path.file_name().unwrap_or_default()))
+    };
+    match (one.metadata(), other.metadata()) {
+        (Ok(one), Ok(other)) => place(one) == place(other),
+        (Err(_), Err(_)) => to_be(one) == to_be(other),
+        _ => false,
+    }
 }
 
 /// The error for a recording that cannot be written.

@@ -372,16 +372,13 @@ def _toml(design: Mapping[str, Any]) -> str:
     return text
 
 
-def _steps(progress: bool | Callable[[int, int], object], of: int) -> Callable[[], None]:
-    """What is called after each simulation."""
-    done = 0
+def _step(progress: bool | Callable[[int, int], object]) -> Callable[[int, int], object]:
+    """What is called after each simulation: how many are done, and of how many."""
+    if callable(progress):
+        return progress
 
-    def step() -> None:
-        nonlocal done
-        done += 1
-        if callable(progress):
-            progress(done, of)
-        elif progress and (done == of or done % max(1, of // 100) == 0):
+    def step(done: int, of: int) -> None:
+        if progress and (done == of or done % max(1, of // 100) == 0):
             print(f"\r{done} of {of} simulations", end="\n" if done == of else "", flush=True)
 
     return step
@@ -482,8 +479,7 @@ def sweep(
     """
     name, text, folder = _text_of(design)
     native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, False)
-    of = len(native.missing()[1])
-    step = _steps(progress, of)
+    step = _step(progress)
     try:
         if client is None:
             native.perform(_jobs(jobs), step)
@@ -551,7 +547,7 @@ def tune(
     name, text, folder = _text_of(design)
     native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, True)
     try:
-        found = json.loads(native.tune(_jobs(jobs), _whole("budget", budget, 10, 10**6), _steps(progress, budget)))
+        found = json.loads(native.tune(_jobs(jobs), _whole("budget", budget, 10, 10**6), _step(progress)))
     finally:
         native.release()
     gain = found["gain"] or {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import _paceline
+from ._calls import _scratch, _session
 from ._paceline import InputError, RunError
 
 #: A batch takes about this long, s: much longer than Dask takes for a task, and short enough to spread and to repeat.
@@ -32,18 +32,8 @@ LOSSES = 10
 
 
 @cache
-def _session() -> _paceline.Session:
-    return _paceline.Session()
-
-
-@cache
 def _program() -> str:
     return _paceline.program(_paceline.__file__)
-
-
-@cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="paceline-")
 
 
 def _done(program: str, contents: Mapping[str, bytes], runs: list[str]) -> tuple[list[str], float]:
@@ -53,7 +43,7 @@ def _done(program: str, contents: Mapping[str, bytes], runs: list[str]) -> tuple
             f"this worker runs another build of paceline ({_program()[:8]}) than the client ({program[:8]}); "
             "install the same wheel on all"
         )
-    folder = Path(_folder().name)
+    folder = Path(_scratch())
     for digest, data in contents.items():
         path = folder / digest
         if not path.exists():
@@ -69,11 +59,11 @@ def _same_build(program: str) -> str:
     return "" if program == _program() else _program()
 
 
-def perform(native: _paceline.Sweep, client: Any, step: Callable[[], object]) -> None:
+def perform(native: _paceline.Sweep, client: Any, step: Callable[[int, int], object]) -> None:
     """Have a cluster do what is missing of a sweep, and keep each result."""
     from distributed import as_completed
 
-    left = native.missing()[1]
+    left = native.missing()
     if not left:
         return
     program = native.program
@@ -91,6 +81,7 @@ def perform(native: _paceline.Sweep, client: Any, step: Callable[[], object]) ->
     losses: dict[int, int] = {}
     finished: set[int] = set()
     repeated: set[int] = set()
+    done = 0
 
     def submit(number: int, batch: list[tuple[str, str]], copy: int = 0) -> None:
         runs = [run for _, run in batch]
@@ -145,7 +136,8 @@ def perform(native: _paceline.Sweep, client: Any, step: Callable[[], object]) ->
             batches.took(len(task.batch), took)
             for (key, run), one in zip(task.batch, came, strict=True):
                 if native.put(key, run, one):
-                    step()
+                    done += 1
+                    step(done, len(left))
             for other, same in list(pending.items()):
                 if same.number == task.number:
                     pending.pop(other)
