@@ -10,7 +10,7 @@ use comparison::{Contender, Job, Plan, replay};
 use measuring::THIS;
 use report::text::digits;
 use serde::Serialize;
-use sweep::{Design, Mean, Measured, Objective, Purpose, Space, Tuned, show};
+use sweep::{Design, Mean, Measured, Objective, Purpose, Space, Stages, Tuned, show};
 use terminal::{Failure, Progress, interrupt, output, shell};
 use trace::Outcome;
 
@@ -66,12 +66,14 @@ pub fn run(arguments: &Tune) -> Result<(), Failure> {
     let most = arguments.budget as usize;
     let progress = Progress::new(most as u64);
     progress.phase(&format!("{}: tuning {}", design.title, design.policies[0]));
-    let tuned =
-        sweep::tune(&design, &mut store, program()?, threads(arguments.jobs), most, || {
+    let (on, threads) = ((&design.inputs, &Stages::default()), threads(arguments.jobs));
+    let tuned = sweep::tune(&design, &mut store, program()?, most, |left, store| {
+        sweep::perform(left, on, store, threads, || {
             progress.step();
             count_kept();
             Ok(())
-        })?;
+        })
+    })?;
     drop(progress);
     let confirmed = match (&tuned.best, ground) {
         (Some(best), Some(ground)) => {

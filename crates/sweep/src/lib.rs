@@ -30,4 +30,4 @@ pub use perform::{Missing, check, missing, perform};
 pub use run::{Came, Run, Stage, Stages};
 pub use statistics::Mean;
 pub use store::Store;
-pub use tune::{Answer, Tried, Tuned, tune};
+pub use tune::{Answer, Perform, Tried, Tuned, tune};

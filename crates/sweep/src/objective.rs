@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use report::text::{digits, time};
+
 use crate::measured::{Measured, WAIT_LEAST_NS};
 
 /// A program that did nothing counts as if it had done this part of what it did elsewhere.
@@ -67,6 +69,7 @@ struct Limit {
     quantity: Quantity,
     at_most: bool,
     bound: f64,
+    text: String,
 }
 
 /// Why a text is no objective.
@@ -93,11 +96,7 @@ impl FromStr for Objective {
             Some((goal, limits)) => (goal, limits.split(" and ").map(Limit::read).collect()),
             None => (text, Ok(Vec::new())),
         };
-        Ok(Objective {
-            quantity: Quantity::read(goal)?,
-            limits: limits?,
-            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
-        })
+        Ok(Objective { quantity: Quantity::read(goal)?, limits: limits?, text: words(text) })
     }
 }
 
@@ -129,6 +128,11 @@ impl Quantity {
             }
             of => Ok(Quantity { what, of }),
         }
+    }
+
+    /// Whether it is a time, s.
+    fn is_time(&self) -> bool {
+        matches!(self.what, What::Elapsed | What::Wait(_))
     }
 
     /// Whether less of it is better.
@@ -180,29 +184,49 @@ impl Limit {
             let text = text.trim();
             return Err(NoObjective(format!("`{text}` is no limit; write such as p99 <= 5ms")));
         };
+        let text = words(text);
         let quantity = Quantity::read(quantity)?;
-        let is_time = matches!(quantity.what, What::Elapsed | What::Wait(_));
-        let value = match is_time {
+        let value = match quantity.is_time() {
             true => humantime::parse_duration(bound).ok().map(|time| time.as_secs_f64()),
             false => bound.parse().ok().filter(|number: &f64| number.is_finite()),
         };
-        let form = if is_time { "a time such as 5ms" } else { "a number" };
+        let form = if quantity.is_time() { "a time such as 5ms" } else { "a number" };
         let bound = value.ok_or_else(|| NoObjective(format!("`{bound}`: expected {form}")))?;
-        Ok(Limit { quantity, at_most, bound })
+        Ok(Limit { quantity, at_most, bound, text })
     }
 
-    fn holds(&self, run: &Measured) -> bool {
-        self.quantity.value(run).is_some_and(|value| match self.at_most {
+    /// How a run breaks it. None: it does not.
+    fn broken_by(&self, run: &Measured) -> Option<String> {
+        let value = self.quantity.value(run);
+        let holds = |value: f64| match self.at_most {
             true => value <= self.bound,
             false => value >= self.bound,
-        })
+        };
+        match value {
+            Some(value) if holds(value) => None,
+            Some(value) => {
+                let value = if self.quantity.is_time() { time(value) } else { digits(value) };
+                Some(format!("it breaks {}: {value}", self.text))
+            }
+            None => Some(format!("it has no figure for {}", self.text)),
+        }
     }
+}
+
+/// A text with single spaces.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Objective {
     /// Whether a run keeps all limits.
     pub fn holds(&self, run: &Measured) -> bool {
-        self.limits.iter().all(|limit| limit.holds(run))
+        self.broken_by(run).is_none()
+    }
+
+    /// How a run breaks a limit. None: it keeps all.
+    pub fn broken_by(&self, run: &Measured) -> Option<String> {
+        self.limits.iter().find_map(|limit| limit.broken_by(run))
     }
 
     /// Whether it has limits.
@@ -280,8 +304,9 @@ mod tests {
     fn a_limit_is_kept_or_not() {
         let objective = objective("throughput  s.t. p99:web <= 5us and elapsed ≥ 1us");
         assert!(objective.holds(&run(1_000, 5_000, None)));
-        assert!(!objective.holds(&run(1_000, 5_001, None)));
-        assert!(!objective.holds(&run(999, 5_000, None)));
+        let broken = |run: Measured| objective.broken_by(&run).unwrap();
+        assert_eq!(broken(run(1_000, 6_000, None)), "it breaks p99:web <= 5us: 6.00 µs");
+        assert_eq!(broken(run(999, 5_000, None)), "it breaks elapsed ≥ 1us: 999 ns");
         assert_eq!(objective.to_string(), "throughput s.t. p99:web <= 5us and elapsed ≥ 1us");
         assert_eq!(objective.programs().collect::<Vec<_>>(), ["web"]);
     }

@@ -3,7 +3,8 @@
 //!
 //! Successive halving over seeds (Karnin, Koren and Somekh 2013): many candidates have few runs each, the better ones
 //! have more, and new candidates come up around these. All candidates have the same seeds, and each is compared with the
-//! defaults under the same seed, so what chance does to all of them alike counts for none.
+//! defaults under the same seed, so what chance does to all of them alike counts for none. A round that gains no more
+//! than chance may is the last one.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,7 @@ pub struct Candidate {
 /// Seeds of a new candidate, and of the last ones.
 const FIRST: u64 = 2;
 pub const LAST: u64 = 5;
-/// Rounds of new candidates around the better ones.
+/// Most rounds of new candidates around the better ones.
 const ROUNDS: u32 = 3;
 /// Better ones around which new candidates come up.
 const LEADERS: usize = 2;
@@ -128,6 +129,7 @@ pub fn search<R: Response>(
     search.add(first, FIRST)?;
     let mut width = 0.5 / (4.0 + 4.0 * axes.len() as f64).powf(1.0 / axes.len() as f64);
     for round in 0..ROUNDS {
+        let before = search.most();
         let leaders = search.leaders(LEADERS);
         let near: Vec<Place> = leaders
             .iter()
@@ -139,6 +141,9 @@ pub fn search<R: Response>(
         let leaders = search.leaders(LEADERS + 1);
         search.more(&leaders, FIRST + 1 + u64::from(round))?;
         width /= 2.0;
+        if round > 0 && search.most() - before < search.chance().max(ALIKE) {
+            break;
+        }
     }
     let last = search.nearest_to_defaults(defaults.at);
     search.most += kept_back();
@@ -166,7 +171,7 @@ impl<R: Response> Search<'_, R> {
     /// The candidates that come last: the best one, and of those that gain as much the nearest to the defaults.
     fn nearest_to_defaults(&self, defaults: &[f64]) -> Vec<String> {
         let mut leaders = self.leaders(1);
-        let most = leaders.first().map_or(0.0, |name| self.smooth(&self.all[name]));
+        let most = self.most();
         let alike = |it: &&Candidate| it.mean() > most - ALIKE;
         let near = self.all.values().filter(alike).min_by(|one, other| {
             let far = |it: &Candidate| distance(&it.place, defaults);
@@ -195,6 +200,22 @@ impl<R: Response> Search<'_, R> {
             Axis::Words(_) => *at,
         };
         place.iter().zip(self.axes).map(move_by).collect()
+    }
+
+    /// The gain of the best candidate.
+    fn most(&self) -> f64 {
+        self.all.values().map(|it| self.smooth(it)).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// The standard error of the best candidate's gain; candidates differ alike by seed.
+    fn chance(&self) -> f64 {
+        let (mut squares, mut free) = (0.0, 0);
+        for it in self.all.values().filter(|it| !it.place.is_empty() && it.gains.len() > 1) {
+            squares += it.gains.iter().map(|gain| (gain - it.mean()).powi(2)).sum::<f64>();
+            free += it.gains.len() - 1;
+        }
+        let seeds = self.leaders(1).first().map_or(1, |name| self.all[name].gains.len());
+        (squares / free.max(1) as f64 / seeds.max(1) as f64).sqrt()
     }
 
     /// Candidates that gain most.
@@ -273,6 +294,8 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+    use crate::statistics::Mean;
+    use crate::tune::GAIN_LEAST;
 
     /// A response with a known optimum and added noise.
     struct Planted {
@@ -356,27 +379,60 @@ mod tests {
         (THREE, |x| if x[2] < 0.33 { 0.25 * bump(0.3, x[1], 0.3) } else { 0.05 * x[0] }, 0.25),
     ];
 
-    /// What it found really gains, and how many runs that took of a grid's.
-    fn found(axes: &'static [Axis], of: fn(&[f64]) -> f64, number: u64) -> (f64, usize, usize) {
+    /// What was found, and in how many runs.
+    fn searched(
+        axes: &'static [Axis],
+        of: fn(&[f64]) -> f64,
+        number: u64,
+    ) -> (Candidate, usize, Planted) {
         let mut planted = Planted { axes, of, number, noise: NOISE };
         let at = vec![0.0; axes.len()];
         let defaults = Defaults { name: "defaults", at: &at, keep: true };
         let all = search(&mut planted, axes, defaults, 200).unwrap();
         let others = all.iter().filter(|it| !it.place.is_empty());
-        let runs: usize = others.map(|it| it.gains.len()).sum();
-        let is_default = all[0].place.is_empty();
-        let gain = if is_default { 0.0 } else { of(&planted.snapped(&all[0].place)) };
-        (gain, runs, planted.grid())
+        let runs = others.map(|it| it.gains.len()).sum();
+        (all[0].clone(), runs, planted)
     }
 
     #[test]
     fn ten_known_optima_are_found_in_a_tenth_of_the_grids_runs() {
         for number in 0..20 {
             for (load, (axes, of, best)) in LOADS.into_iter().enumerate() {
-                let (gain, runs, grid) = found(axes, of, number);
+                let (found, runs, planted) = searched(axes, of, number);
+                let is_default = found.place.is_empty();
+                let gain = if is_default { 0.0 } else { of(&planted.snapped(&found.place)) };
+                let grid = planted.grid();
                 assert!(best - gain < 0.02, "load {load}, {number}: {gain} of {best}");
                 assert!(10 * runs <= grid, "load {load}, {number}: {runs} runs of {grid}");
             }
+        }
+    }
+
+    /// What gains most by chance alone has no gain with ten other seeds, and few runs are spent on it.
+    #[test]
+    fn on_flat_loads_there_is_nothing_to_gain_and_the_search_ends_early() {
+        let flat: [Load; 3] = [
+            (ONE, |_| 0.0, 0.0),
+            (TWO, |x| 0.001 * (x[0] - x[1]), 0.001),
+            (THREE, |x| if x[2] < 0.3 { -0.3 } else { 0.0 }, 0.0),
+        ];
+        for (axes, of, _) in flat {
+            let mut all_runs = Vec::new();
+            for number in 0..20 {
+                let (best, runs, mut planted) = searched(axes, of, number);
+                all_runs.push(runs);
+                if best.place.is_empty() {
+                    continue;
+                }
+                let unseen: Vec<_> = (1_000..1_010).map(|seed| (best.name.clone(), seed)).collect();
+                let gains = planted.gains(&unseen).unwrap().into_iter().flatten();
+                let gain = Mean::of(&gains.collect::<Vec<_>>()).map(Mean::exp).unwrap();
+                assert!(!gain.is_above(GAIN_LEAST), "{number}: {gain:?}");
+            }
+            let round = FIRST as usize * LEADERS * (axes.len() + 1) + LEADERS + 1;
+            let two = FIRST as usize * (4 + 4 * axes.len()) + 2 * round + kept_back();
+            let average = all_runs.iter().sum::<usize>() / all_runs.len();
+            assert!(average <= two, "more than two rounds: {all_runs:?}");
         }
     }
 

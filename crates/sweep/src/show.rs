@@ -254,6 +254,12 @@ fn found(tuned: &Tuned) -> Vec<String> {
     if let Some(wait) = tuned.wait_p99 {
         lines.push(format!("99 % of waits are up to {} times as long.", digits(wait)));
     }
+    let failed: Vec<&Tried> = tuned.tried.iter().filter(|it| it.why.is_some()).collect();
+    if let [first, ..] = failed[..] {
+        let why = first.why.as_deref().unwrap_or_default();
+        let failed = plural(failed.len(), "candidate");
+        lines.push(format!("{failed} failed, such as {}: {why}.", first.label));
+    }
     lines.push(format!(
         "{} tried in {}.",
         plural(tuned.tried.len(), "candidate"),

@@ -9,8 +9,7 @@ use terminal::Failure;
 
 use crate::design::{Design, Setting, Space, Variant};
 use crate::digest::Digest;
-use crate::perform::perform;
-use crate::run::{Came, Run, Stages};
+use crate::run::{Came, Run};
 use crate::search::{Candidate, Defaults, LAST, Response, least, search};
 use crate::statistics::Mean;
 use crate::store::Store;
@@ -21,7 +20,7 @@ const HELD_OUT: u64 = 2_000_000;
 /// Seeds that confirm what was found: enough for a narrow range.
 const CONFIRMED_BY: u64 = 10;
 /// A smaller gain is worth no setting.
-const GAIN_LEAST: f64 = 1.005;
+pub(crate) const GAIN_LEAST: f64 = 1.005;
 
 /// What a search found.
 #[derive(Clone, Debug, Serialize)]
@@ -80,6 +79,9 @@ pub struct Tried {
     pub knobs: BTreeMap<String, String>,
     /// Its mean gain in the search. None: a run of it failed or broke a limit.
     pub gain: Option<f64>,
+    /// Why it has no gain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// Seeds that it had.
     pub seeds: usize,
 }
@@ -90,9 +92,7 @@ struct Asked<'t> {
     space: &'t Space,
     store: &'t mut Store,
     program: Digest,
-    threads: usize,
-    stages: Stages,
-    step: &'t mut dyn FnMut() -> Result<(), Failure>,
+    perform: &'t mut dyn Perform,
     /// Different simulations that were asked for.
     asked: BTreeSet<Digest>,
 }
@@ -123,26 +123,62 @@ impl Asked<'_> {
                 }
             }
         }
-        let on = (&self.design.inputs, &self.stages);
-        perform(&left, on, self.store, self.threads, &mut *self.step)
+        (self.perform)(&left, self.store)
     }
 
     /// The logarithm of a policy's gain with a seed: the mean over settings. None: a run failed, or broke a limit.
     fn gain(&self, label: &str, seed: u64, settings: &[Setting]) -> Result<Option<f64>, Failure> {
-        let objective = &self.design.objective;
         let mut gains = Vec::new();
         for setting in settings {
-            let came = |label: &str| self.store.get(self.run(label, seed, setting).0);
-            let (own, base) = (came(label)?, came(&self.space.policy)?);
-            let (Some(Came::Measured(own)), Some(Came::Measured(base))) = (own, base) else {
-                return Ok(None);
-            };
-            match objective.ratio(&own, &base).filter(|_| objective.holds(&own)) {
-                Some(ratio) => gains.push(ratio.ln()),
-                None => return Ok(None),
+            match self.gain_in(label, seed, setting)? {
+                Ok(gain) => gains.push(gain),
+                Err(_) => return Ok(None),
             }
         }
         Ok(Mean::of(&gains).map(|mean| mean.mean))
+    }
+
+    /// The same in one setting, or why there is none.
+    fn gain_in(
+        &self,
+        label: &str,
+        seed: u64,
+        setting: &Setting,
+    ) -> Result<Result<f64, String>, Failure> {
+        let (objective, base) = (&self.design.objective, &self.space.policy);
+        let came = |label: &str| match self.store.get(self.run(label, seed, setting).0)? {
+            Some(Came::Measured(run)) => Ok(Ok(run)),
+            Some(Came::Failed(why)) => Ok(Err(why)),
+            None => Ok(Err("it has not run".to_string())),
+        };
+        let own = match came(label)? {
+            Ok(own) => own,
+            Err(why) => return Ok(Err(why)),
+        };
+        if let Some(broken) = objective.broken_by(&own) {
+            return Ok(Err(broken));
+        }
+        let base_run = match came(base)? {
+            Ok(run) => run,
+            Err(why) => return Ok(Err(format!("{base}: {why}"))),
+        };
+        let ratio = objective.ratio(&own, &base_run);
+        Ok(ratio.map(f64::ln).ok_or_else(|| format!("it has no figure for {objective}")))
+    }
+
+    /// Why a candidate failed in the search.
+    fn why(&self, label: &str) -> Result<Option<String>, Failure> {
+        for seed in SEARCHED..SEARCHED + LAST {
+            for setting in &self.design.settings {
+                let (key, _) = self.run(label, seed, setting);
+                if self.asked.contains(&key)
+                    && let Err(why) = self.gain_in(label, seed, setting)?
+                {
+                    return Ok(Some(why));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The mean gain of a policy with seeds that the search has not seen, and how many times as long its waits are.
@@ -171,6 +207,20 @@ impl Asked<'_> {
     }
 }
 
+impl Asked<'_> {
+    fn tried(&self, candidate: &Candidate) -> Result<Tried, Failure> {
+        let levels = self.space.levels(&candidate.place).into_iter().map(|level| level.text);
+        let why = if candidate.failed { self.why(&candidate.name)? } else { None };
+        Ok(Tried {
+            label: candidate.name.clone(),
+            knobs: self.space.knobs.iter().cloned().zip(levels).collect(),
+            gain: Some(candidate.mean().exp()).filter(|_| !candidate.failed),
+            why,
+            seeds: candidate.gains.len(),
+        })
+    }
+}
+
 impl Response for Asked<'_> {
     type Error = Failure;
 
@@ -187,7 +237,12 @@ impl Response for Asked<'_> {
     }
 }
 
-/// Searches with at most so many simulations, and confirms what it found. `step` is called after each simulation.
+/// Does runs, and keeps each result.
+pub trait Perform: FnMut(&[(Digest, Run)], &mut Store) -> Result<(), Failure> {}
+
+impl<F: FnMut(&[(Digest, Run)], &mut Store) -> Result<(), Failure>> Perform for F {}
+
+/// Searches with at most so many simulations, which `perform` does, and confirms what it found.
 ///
 /// # Errors
 /// The user's input is bad, so few simulations tell nothing, or a result cannot be kept.
@@ -195,9 +250,8 @@ pub fn tune(
     design: &Design,
     store: &mut Store,
     program: Digest,
-    threads: usize,
     most: usize,
-    mut step: impl FnMut() -> Result<(), Failure>,
+    mut perform: impl Perform,
 ) -> Result<Tuned, Failure> {
     let space = design.space.as_ref().expect("it was read for this");
     let (axes, settings) = (space.axes(), design.settings.len());
@@ -210,16 +264,8 @@ pub fn tune(
             plural(settings, "setting")
         )));
     }
-    let mut asked = Asked {
-        design,
-        space,
-        store,
-        program,
-        threads,
-        stages: Stages::default(),
-        step: &mut step,
-        asked: BTreeSet::new(),
-    };
+    let asked = BTreeSet::new();
+    let mut asked = Asked { design, space, store, program, perform: &mut perform, asked };
     let defaults = space.policy.clone();
     let first: Vec<(String, u64)> =
         (SEARCHED..SEARCHED + LAST).map(|seed| (defaults.clone(), seed)).collect();
@@ -264,39 +310,35 @@ pub fn tune(
         gain,
         gain_elsewhere,
         wait_p99,
-        tried: all.iter().map(|it| tried(it, space)).collect(),
+        tried: all.iter().map(|it| asked.tried(it)).collect::<Result<_, _>>()?,
     })
-}
-
-fn tried(candidate: &Candidate, space: &Space) -> Tried {
-    let levels = space.levels(&candidate.place);
-    let knobs = space.knobs.iter().cloned().zip(levels.into_iter().map(|level| level.text));
-    Tried {
-        label: candidate.name.clone(),
-        knobs: knobs.collect(),
-        gain: Some(candidate.mean().exp()).filter(|_| !candidate.failed),
-        seeds: candidate.gains.len(),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::design::Purpose;
+    use crate::perform::perform;
+    use crate::run::Stages;
 
     fn tuned(text: &str) -> Tuned {
         let folder = tempfile::tempdir().unwrap();
         let design = Design::parse("it.toml", text, folder.path(), Purpose::Tune).unwrap();
         let mut store = Store::open(&folder.path().join("it.results")).unwrap();
         let program = Digest::of(b"it");
-        let first = tune(&design, &mut store, program, 2, 200, || Ok(())).unwrap();
+        let mut search = |threads: usize| {
+            let (mut done, stages) = (0, Stages::default());
+            let tuned = tune(&design, &mut store, program, 200, |left, store| {
+                perform(left, (&design.inputs, &stages), store, threads, || {
+                    done += 1;
+                    Ok(())
+                })
+            });
+            (done, tuned.unwrap())
+        };
+        let (_, first) = search(2);
         // Again, all is known, and the same.
-        let mut done = 0;
-        let again = tune(&design, &mut store, program, 1, 200, || {
-            done += 1;
-            Ok(())
-        })
-        .unwrap();
+        let (done, again) = search(1);
         assert_eq!((done, again.best), (0, first.best.clone()));
         first
     }
@@ -316,15 +358,20 @@ mod tests {
         );
     }
 
-    /// The copies of pages are what moves cost, and there is one node.
+    /// One node has no pages to move, one task has no turns, and scalar code lowers no frequency.
     #[test]
-    fn a_knob_that_does_nothing_gains_nothing() {
-        let found = tuned(
-            "policy = 'dino'\nmachine = 'plain-2'\nworkload = 'agree-1'\n\
-             [knobs.dino]\ncopies = { from = 1, to = 1000 }",
-        );
-        assert_eq!(found.best, None, "{found:?}");
-        assert!(found.tried.len() > 5);
+    fn knobs_that_do_nothing_gain_nothing() {
+        for (policy, workload, knobs) in [
+            ("dino", "agree-1", "copies = { from = 1, to = 1000 }"),
+            ("flsched", "pulses-1", "slice = { from = '20ms', to = '100ms' }"),
+            ("avx-fair", "agree-1", "detect = ['told', 'saved']"),
+        ] {
+            let found = tuned(&format!(
+                "policy = '{policy}'\nmachine = 'plain-2'\nworkload = '{workload}'\n[knobs.{policy}]\n{knobs}"
+            ));
+            assert_eq!(found.best, None, "{found:?}");
+            assert!(found.tried.len() > 1, "{found:?}");
+        }
     }
 
     #[test]
@@ -344,6 +391,9 @@ mod tests {
         );
         let kept = found.tried.iter().filter(|it| it.gain.is_some()).count();
         assert!((1..5).contains(&kept), "some break the limit: {found:?}");
+        let reasons: Vec<&String> = found.tried.iter().filter_map(|it| it.why.as_ref()).collect();
+        assert_eq!(reasons.len(), found.tried.len() - kept);
+        assert!(reasons.iter().all(|why| why.starts_with("it breaks p99:pulse <= 60ms: ")));
     }
 
     #[test]
@@ -366,7 +416,7 @@ mod tests {
         let design = Design::parse("it.toml", text, "".as_ref(), Purpose::Tune).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("it.results")).unwrap();
-        let few = tune(&design, &mut store, Digest::of(b"it"), 1, 50, || Ok(()));
+        let few = tune(&design, &mut store, Digest::of(b"it"), 50, |_, _| Ok(()));
         let said = few.unwrap_err().to_string();
         assert!(said.contains("1 knob in 6 settings needs"), "{said}");
     }
