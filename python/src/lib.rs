@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::create_exception;
@@ -135,6 +136,7 @@ impl Session {
 #[pyclass(frozen)]
 struct Sweep {
     design: Design,
+    stages: Stages,
     store: Mutex<Store>,
     program: Digest,
 }
@@ -157,8 +159,8 @@ impl Sweep {
             let design = Design::parse(name, text, &folder, purpose)?;
             sweep::check(&design)?;
             refuse_inputs(&design, &results)?;
-            let program = digest_of(&module)?;
-            Ok(Sweep { design, store: Mutex::new(Store::open(&results)?), program })
+            let (program, store) = (digest_of(&module)?, Mutex::new(Store::open(&results)?));
+            Ok(Sweep { design, stages: Stages::default(), store, program })
         }))
     }
 
@@ -168,51 +170,44 @@ impl Sweep {
         self.program.into()
     }
 
-    /// The runs without a result: key and run.
-    fn missing(&self, py: Python<'_>) -> Vec<(String, String)> {
-        py.detach(|| {
-            let missing = sweep::missing(&self.design, &*locked(&self.store), self.program);
-            let left = missing.left.iter();
-            left.map(|(key, run)| (String::from(*key), json(run))).collect()
-        })
-    }
-
-    /// Does what is missing, so many at a time, and calls `step` after each: how many are done, and of how many.
-    fn perform(&self, py: Python<'_>, jobs: usize, step: Py<PyAny>) -> PyResult<()> {
-        self.detached(py, &step, |step| {
+    /// Does what is missing, and calls `step` after each: how many are done, and of how many. Runs are done here, `jobs`
+    /// at a time, or by `elsewhere`: it is called with keys and runs, and yields the number of each in that list with
+    /// what came of it, in any order.
+    #[pyo3(signature = (jobs, step, elsewhere=None))]
+    fn perform(
+        &self,
+        py: Python<'_>,
+        jobs: usize,
+        step: Py<PyAny>,
+        elsewhere: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let calls = Calls::new(step, elsewhere);
+        calls.detached(py, || {
             let mut store = locked(&self.store);
             let left = sweep::missing(&self.design, &*store, self.program).left;
-            let on = (&self.design.inputs, &Stages::default());
-            sweep::perform(&left, on, &mut store, jobs.max(1), || step(left.len()))
+            self.done(&left, &mut store, jobs, &calls, left.len())
         })
     }
 
-    /// Searches with at most so many simulations, and returns what was found as JSON; `step` as for `perform`.
+    /// Searches with at most so many simulations, and returns what was found as JSON; the rest as for `perform`.
+    #[pyo3(signature = (jobs, budget, step, elsewhere=None))]
     fn tune(
         &self,
         py: Python<'_>,
         jobs: usize,
         budget: usize,
         step: Py<PyAny>,
+        elsewhere: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        self.detached(py, &step, |step| {
+        let calls = Calls::new(step, elsewhere);
+        calls.detached(py, || {
             let mut store = locked(&self.store);
-            let (design, program, jobs) = (&self.design, self.program, jobs.max(1));
-            let tuned = sweep::tune(design, &mut store, program, jobs, budget, || step(budget))?;
+            let perform = |left: &[(Digest, Run)], store: &mut Store| {
+                self.done(left, store, jobs, &calls, budget)
+            };
+            let tuned = sweep::tune(&self.design, &mut store, self.program, budget, perform)?;
             Ok(json(&tuned))
         })
-    }
-
-    /// Keeps a result that another process has made. Returns false if it was known.
-    fn put(&self, key: &str, run: &str, came: &str) -> PyResult<bool> {
-        let key = Digest::try_from(key.to_string()).map_err(InputError::new_err)?;
-        let (run, came): (Run, Came) = (read("a run", run)?, read("a result", came)?);
-        let mut store = locked(&self.store);
-        if store.has(key) {
-            return Ok(false);
-        }
-        store.put(key, &run, came).map_err(|failure| raised(&failure))?;
-        Ok(true)
     }
 
     /// Lets other sweeps write to the file of results.
@@ -278,33 +273,93 @@ impl Sweep {
         }
     }
 
-    /// Calls `work` with other threads free to run. Its step takes of how many it is one, calls Python's, and heeds
-    /// Ctrl-C.
+    /// Does runs here or elsewhere, and keeps each result.
+    fn done(
+        &self,
+        left: &[(Digest, Run)],
+        store: &mut Store,
+        jobs: usize,
+        calls: &Calls,
+        of: usize,
+    ) -> Result<(), Failure> {
+        match &calls.elsewhere {
+            _ if left.is_empty() => Ok(()),
+            Some(elsewhere) => calls.heeded(|py| calls.done(py, elsewhere, left, store, of)),
+            None => {
+                let on = (&self.design.inputs, &self.stages);
+                sweep::perform(left, on, store, jobs.max(1), || {
+                    calls.heeded(|py| calls.step(py, of))
+                })
+            }
+        }
+    }
+}
+
+/// What a sweep calls in Python.
+struct Calls {
+    /// Called after each simulation: how many are done, and of how many.
+    step: Py<PyAny>,
+    elsewhere: Option<Py<PyAny>>,
+    count: AtomicUsize,
+    /// An exception of these calls.
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Calls {
+    fn new(step: Py<PyAny>, elsewhere: Option<Py<PyAny>>) -> Self {
+        Calls { step, elsewhere, count: AtomicUsize::new(0), raised: Mutex::new(None) }
+    }
+
+    /// Works while other Python threads run. What Python raised meanwhile is raised again.
     fn detached<T: Send>(
         &self,
         py: Python<'_>,
-        step: &Py<PyAny>,
-        work: impl FnOnce(&mut dyn FnMut(usize) -> Result<(), Failure>) -> Result<T, Failure> + Send,
+        work: impl FnOnce() -> Result<T, Failure> + Send,
     ) -> PyResult<T> {
-        let raised_by_step = Mutex::new(None);
-        let mut count = 0;
-        let ended = py.detach(|| {
-            work(&mut |of| {
-                count += 1;
-                Python::attach(|py| {
-                    py.check_signals()?;
-                    step.call1(py, (count, of)).map(drop)
-                })
-                .map_err(|error: PyErr| {
-                    *locked(&raised_by_step) = Some(error);
-                    Failure::run("stopped")
-                })
-            })
-        });
-        match locked(&raised_by_step).take() {
+        let ended = py.detach(work);
+        match locked(&self.raised).take() {
             Some(error) => Err(error),
             None => told(ended),
         }
+    }
+
+    /// Calls Python from Rust's work, which an exception ends.
+    fn heeded(&self, call: impl FnOnce(Python<'_>) -> PyResult<()>) -> Result<(), Failure> {
+        Python::attach(call).map_err(|error| {
+            *locked(&self.raised) = Some(error);
+            Failure::run("stopped")
+        })
+    }
+
+    /// One more is done. Heeds Ctrl-C.
+    fn step(&self, py: Python<'_>, of: usize) -> PyResult<()> {
+        py.check_signals()?;
+        let count = 1 + self.count.fetch_add(1, Ordering::Relaxed);
+        self.step.call1(py, (count, of)).map(drop)
+    }
+
+    /// Keeps what other processes yield.
+    fn done(
+        &self,
+        py: Python<'_>,
+        elsewhere: &Py<PyAny>,
+        left: &[(Digest, Run)],
+        store: &mut Store,
+        of: usize,
+    ) -> PyResult<()> {
+        let runs: Vec<(String, String)> =
+            left.iter().map(|(key, run)| (String::from(*key), json(run))).collect();
+        for one in elsewhere.bind(py).call1((runs,))?.try_iter()? {
+            let (at, came): (usize, String) = one?.extract()?;
+            let (key, run) = &left[at];
+            if store.has(*key) {
+                continue;
+            }
+            let came: Came = read("a result", &came)?;
+            store.put(*key, run, came).map_err(|failure| raised(&failure))?;
+            self.step(py, of)?;
+        }
+        Ok(())
     }
 }
 

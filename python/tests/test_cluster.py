@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import paceline
 import pytest
@@ -65,6 +66,23 @@ def test_a_cluster_has_the_results_of_one_machine_bit_for_bit(cluster: Cluster, 
         swept = paceline.sweep(DESIGN, results="cluster", client=client, progress=lambda at, of: done.append(at))
     assert lines(folder / "cluster") == lines(folder / "local") and done[-1] == 60
     assert swept.findings == local.findings
+
+
+def test_a_search_on_a_cluster_finds_what_one_machine_finds(cluster: Cluster, folder: Path) -> None:
+    def tuned(**where: Any) -> paceline.Found:
+        knobs = {"slice": {"from": "1ms", "to": "50ms", "scale": "log"}}
+        return paceline.tune("flsched", "plain-2", "pulses-8", knobs, objective="p99:pulse", **where)
+
+    here = tuned(results="local")
+    for _ in range(2):
+        cluster.worker()
+    with Client(scheduler_file=str(cluster.file)) as client:
+        client.wait_for_workers(2)
+        done: list[int] = []
+        there = tuned(results="cluster", client=client, progress=lambda at, of: done.append(at))
+        assert tuned(results="cluster", client=client) == there, "all is known"
+    assert there == here and there.best is not None
+    assert lines(folder / "cluster") == lines(folder / "local") and len(done) == len(lines(folder / "local")) - 1
 
 
 def test_workers_that_are_killed_lose_and_repeat_no_result(cluster: Cluster, folder: Path) -> None:

@@ -26,6 +26,7 @@ def test_the_guide_runs_as_a_program(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert "did you mean numa-2x4?" in ended.stdout and "flsched:slice=" in ended.stdout
+    assert "the same as here: True" in ended.stdout
     kept = [sorted((tmp_path / name).read_text().splitlines()) for name in ("slices.results", "cluster.results")]
     assert kept[0] == kept[1] and len(kept[0]) == 41
 

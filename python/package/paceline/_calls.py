@@ -462,6 +462,15 @@ def _results(results: str | os.PathLike[str] | None) -> str:
     return os.path.join(tempfile.mkdtemp(dir=_scratch()), "results")
 
 
+def _elsewhere(native: _paceline.Sweep, client: Any) -> Callable[..., Any] | None:
+    """What does runs on a cluster. None: they are done here."""
+    if client is None:
+        return None
+    from ._cluster import Cluster
+
+    return Cluster(native, client).done
+
+
 def sweep(
     design: str | os.PathLike[str] | Mapping[str, Any],
     *,
@@ -479,14 +488,8 @@ def sweep(
     """
     name, text, folder = _text_of(design)
     native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, False)
-    step = _step(progress)
     try:
-        if client is None:
-            native.perform(_jobs(jobs), step)
-        else:
-            from ._cluster import perform
-
-            perform(native, client, step)
+        native.perform(_jobs(jobs), _step(progress), _elsewhere(native, client))
     finally:
         # What was found stays in use, and the same file may be asked for more.
         native.release()
@@ -526,13 +529,14 @@ def tune(
     objective: str = "speed",
     budget: int = 200,
     results: str | os.PathLike[str] | None = None,
+    client: Any = None,
     jobs: int | None = None,
     progress: bool | Callable[[int, int], object] = False,
 ) -> Found:
     """Search the values of a policy's knobs that are best for a workload, and confirm them with other seeds.
 
     ``knobs``: values by knob, as in a sweep's file: ``{"slice": {"from": "1ms", "to": "50ms", "scale": "log"}}``.
-    ``budget``: most simulations of the search.
+    ``budget``: most simulations of the search. ``client``: a ``distributed.Client``, as for :func:`sweep`.
     """
     machine, workload = _machine(machine), _workload(workload)
     design: dict[str, Any] = {
@@ -547,7 +551,8 @@ def tune(
     name, text, folder = _text_of(design)
     native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, True)
     try:
-        found = json.loads(native.tune(_jobs(jobs), _whole("budget", budget, 10, 10**6), _step(progress)))
+        budget = _whole("budget", budget, 10, 10**6)
+        found = json.loads(native.tune(_jobs(jobs), budget, _step(progress), _elsewhere(native, client)))
     finally:
         native.release()
     gain = found["gain"] or {}

@@ -8,10 +8,11 @@ this package. So it can be done anywhere, twice, and again: the results are the 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,101 +60,120 @@ def _same_build(program: str) -> str:
     return "" if program == _program() else _program()
 
 
-def perform(native: _paceline.Sweep, client: Any, step: Callable[[int, int], object]) -> None:
-    """Have a cluster do what is missing of a sweep, and keep each result."""
-    from distributed import as_completed
+class Cluster:
+    """A cluster that does runs of a sweep."""
 
-    left = native.missing()
-    if not left:
-        return
-    program = native.program
-    others = {address: build for address, build in client.run(_same_build, program).items() if build}
-    if others:
-        raise InputError(
-            f"{len(others)} workers run another build of paceline than this client, such as {next(iter(others))}; "
-            "install the same wheel on all"
-        )
-    contents = native.contents()
-    sent = client.scatter(contents, broadcast=True) if contents else {}
-    batches = _Batches(left)
-    pending: dict[Any, _Task] = {}
-    completed = as_completed(with_results=False, raise_errors=False)
-    losses: dict[int, int] = {}
-    finished: set[int] = set()
-    repeated: set[int] = set()
-    done = 0
+    def __init__(self, native: _paceline.Sweep, client: Any) -> None:
+        self._program = native.program
+        self._contents = native.contents()
+        self._client = client
+        self._sent: Any = None
+        self._batches = _Batches()
 
-    def submit(number: int, batch: list[tuple[str, str]], copy: int = 0) -> None:
-        runs = [run for _, run in batch]
-        digest = hashlib.sha256("".join(key for key, _ in batch).encode()).hexdigest()[:32]
-        future = client.submit(_done, program, sent, runs, key=f"paceline-{digest}-{copy}", pure=True)
-        pending[future] = _Task(number, batch, time.monotonic())
-        completed.add(future)
+    def done(self, left: list[tuple[str, str]]) -> Iterator[tuple[int, str]]:
+        """Do runs, of each its key and itself. Yield the number of each with what came of it, as they come."""
+        from distributed import as_completed
 
-    def threads() -> int:
-        return max(1, sum(client.nthreads().values()))
+        if self._sent is None:
+            self._check()
+            self._send()
+        batches = self._batches
+        batches.begin(len(left), self._threads())
+        pending: dict[Any, _Task] = {}
+        completed = as_completed(with_results=False, raise_errors=False)
+        losses: dict[int, int] = {}
+        finished: set[int] = set()
+        repeated: set[int] = set()
 
-    def fill() -> None:
-        most = (1 + WAITING) * threads()
-        while len(pending) < most and (taken := batches.take()) is not None:
-            submit(*taken)
+        def submit(batch: range, copy: int = 0) -> None:
+            runs = [left[at][1] for at in batch]
+            digest = hashlib.sha256("".join(left[at][0] for at in batch).encode()).hexdigest()[:32]
+            key = f"paceline-{digest}-{copy}"
+            future = self._client.submit(_done, self._program, self._sent, runs, key=key, pure=True)
+            pending[future] = _Task(batch, time.monotonic())
+            completed.add(future)
 
-    fill()
-    try:
-        while pending:
-            future = _next(completed)
-            if future is None:
-                # Batches that wait for a thread do not straggle: only where all run can one be late.
-                if len(pending) <= threads():
-                    for task in list(pending.values()):
-                        if task.number not in repeated and time.monotonic() - task.begun > batches.straggles_s():
-                            repeated.add(task.number)
-                            submit(task.number, task.batch, copy=-1)
-                continue
-            # The late copy of a batch that is done comes as well.
-            if future not in pending:
-                continue
-            task = pending.pop(future)
-            if task.number in finished:
-                continue
-            error = future.exception() if future.status == "error" else None
-            if error is not None and type(error).__name__ != "KilledWorker":
-                raise error
-            if future.status != "finished":
-                # Its workers are lost, or what had been sent to them.
-                losses[task.number] = losses.get(task.number, 0) + 1
-                if losses[task.number] >= LOSSES:
-                    lost = f"{LOSSES} times a worker was lost with the same runs, such as {task.batch[0][1]}"
-                    raise RunError(lost) from error
-                if client.status != "running":
-                    raise RunError("the cluster is gone; the same call goes on with what is missing")
-                client.wait_for_workers(1)
-                sent = client.scatter(contents, broadcast=True, hash=False) if contents else {}
-                submit(task.number, task.batch, copy=losses[task.number])
-                continue
-            came, took = future.result()
-            finished.add(task.number)
-            batches.took(len(task.batch), took)
-            for (key, run), one in zip(task.batch, came, strict=True):
-                if native.put(key, run, one):
-                    done += 1
-                    step(done, len(left))
-            for other, same in list(pending.items()):
-                if same.number == task.number:
-                    pending.pop(other)
-                    other.cancel()
-            fill()
-    finally:
-        for future in pending:
-            future.cancel()
+        def fill() -> None:
+            most = (1 + WAITING) * self._threads()
+            while len(pending) < most and (batch := batches.take()):
+                submit(batch)
+
+        fill()
+        try:
+            while pending:
+                future = _next(completed)
+                if future is None:
+                    # Batches that wait for a thread do not straggle: only where all run can one be late.
+                    if len(pending) <= self._threads():
+                        for task in list(pending.values()):
+                            if task.number not in repeated and time.monotonic() - task.begun > batches.straggles_s():
+                                repeated.add(task.number)
+                                submit(task.batch, copy=-1)
+                    continue
+                # The late copy of a batch that is done comes as well.
+                if future not in pending:
+                    continue
+                task = pending.pop(future)
+                if task.number in finished:
+                    continue
+                error = future.exception() if future.status == "error" else None
+                if error is not None and type(error).__name__ != "KilledWorker":
+                    raise error
+                if future.status != "finished":
+                    # Its workers are lost, or what had been sent to them.
+                    losses[task.number] = losses.get(task.number, 0) + 1
+                    if losses[task.number] >= LOSSES:
+                        lost = f"{LOSSES} times a worker was lost with the same runs, such as {left[task.number][1]}"
+                        raise RunError(lost) from error
+                    if self._client.status != "running":
+                        raise RunError("the cluster is gone; the same call goes on with what is missing")
+                    self._client.wait_for_workers(1)
+                    self._send()
+                    submit(task.batch, copy=losses[task.number])
+                    continue
+                came, took = future.result()
+                finished.add(task.number)
+                batches.took(len(task.batch), took)
+                for other, same in list(pending.items()):
+                    if same.number == task.number:
+                        pending.pop(other)
+                        other.cancel()
+                fill()
+                yield from zip(task.batch, came, strict=True)
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def _check(self) -> None:
+        """Refuse workers with another build."""
+        builds = self._client.run(_same_build, self._program).items()
+        others = {address: build for address, build in builds if build}
+        if others:
+            raise InputError(
+                f"{len(others)} workers run another build of paceline than this client, such as {next(iter(others))}; "
+                "install the same wheel on all"
+            )
+
+    def _send(self) -> None:
+        """Give the workers the contents of files that runs need."""
+        # Under a new name each time: what is lost on one worker may be thought to be there.
+        self._sent = self._client.scatter(self._contents, broadcast=True, hash=False) if self._contents else {}
+
+    def _threads(self) -> int:
+        return max(1, sum(self._client.nthreads().values()))
 
 
 class _Task(NamedTuple):
     """A batch that was sent."""
 
-    number: int
-    batch: list[tuple[str, str]]
+    #: Numbers of its runs.
+    batch: range
     begun: float
+
+    @property
+    def number(self) -> int:
+        """The number of its first run, which names it."""
+        return self.batch.start
 
 
 def _next(completed: Any) -> Any:
@@ -169,26 +189,26 @@ def _next(completed: Any) -> Any:
 class _Batches:
     """Runs in batches of about the same time."""
 
-    def __init__(self, left: list[tuple[str, str]]) -> None:
-        self._left = left
-        self._at = 0
-        self._number = 0
+    def __init__(self) -> None:
+        self._left = range(0)
+        self._most = 1
         self._size = 1
         self._each_s: float | None = None
         self._times: list[float] = []
 
-    def take(self) -> tuple[int, list[tuple[str, str]]] | None:
-        """The next batch with its number. None: there is none."""
-        if self._at >= len(self._left):
-            return None
+    def begin(self, runs: int, threads: int) -> None:
+        """From here on batches are of so many new runs, which take about as long as those before."""
+        self._left = range(runs)
+        self._most = math.ceil(runs / threads)
+
+    def take(self) -> range:
+        """The next batch, as numbers of its runs; it is empty when there is none."""
         # Until the first is back, it is not known how long a run takes.
         size = 1 if self._each_s is None else max(1, int(BATCH_S / max(self._each_s, 1e-6)))
         # The next runs may take much longer than the last.
-        size = self._size = min(size, 2 * self._size)
-        batch = self._left[self._at : self._at + size]
-        self._at += len(batch)
-        self._number += 1
-        return self._number, batch
+        size = self._size = min(size, 2 * self._size, self._most)
+        batch, self._left = self._left[:size], self._left[size:]
+        return batch
 
     def took(self, runs: int, seconds: float) -> None:
         """So many runs took so long."""
