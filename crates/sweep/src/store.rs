@@ -7,10 +7,12 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use report::text::plural;
 use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use terminal::Failure;
 
@@ -24,9 +26,14 @@ const LINE_MAX: u64 = 64 << 20;
 /// What stands before a line's checksum.
 const SUM: &str = r#","sum":""#;
 
-/// Results by the digests of their runs.
+/// What is kept: plain data.
+pub trait Data: Serialize + DeserializeOwned {}
+
+impl<T: Serialize + DeserializeOwned> Data for T {}
+
+/// Results by the digests of their runs. A run is an `R`; what came of it is a `C`, which JSON has as an object.
 #[derive(Debug)]
-pub struct Store {
+pub struct Store<R = Run, C = Came> {
     path: PathBuf,
     file: File,
     /// Where each line begins, and its length.
@@ -34,18 +41,19 @@ pub struct Store {
     end: u64,
     /// Lines that cannot be used.
     damaged: usize,
+    of: PhantomData<fn(R) -> C>,
 }
 
 /// A line without its checksum.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct Line<R, C> {
     key: Digest,
-    run: Run,
+    run: R,
     #[serde(flatten)]
-    came: Came,
+    came: C,
 }
 
-impl Store {
+impl<R: Data, C: Data> Store<R, C> {
     /// Opens a file of results, or makes one. No other sweep can use it meanwhile.
     ///
     /// # Errors
@@ -82,7 +90,14 @@ impl Store {
             return Err(unusable(path, &"it is no regular file"));
         }
         let file = options.open(path).map_err(|error| unusable(path, &error))?;
-        Ok(Store { path: path.to_path_buf(), file, places: HashMap::new(), end: 0, damaged: 0 })
+        Ok(Store {
+            path: path.to_path_buf(),
+            file,
+            places: HashMap::new(),
+            end: 0,
+            damaged: 0,
+            of: PhantomData,
+        })
     }
 
     /// Finds all whole lines.
@@ -112,7 +127,7 @@ impl Store {
                 self.damaged += 1;
                 break;
             } else {
-                match parsed(&line) {
+                match parsed::<R, C>(&line) {
                     Some(Line { key, .. }) => _ = self.places.insert(key, (self.end, read as u32)),
                     None => self.damaged += 1,
                 }
@@ -150,7 +165,7 @@ impl Store {
     ///
     /// # Errors
     /// The file can no longer be read.
-    pub fn get(&self, key: Digest) -> Result<Option<Came>, Failure> {
+    pub fn get(&self, key: Digest) -> Result<Option<C>, Failure> {
         let Some((at, length)) = self.places.get(&key) else { return Ok(None) };
         let mut line = vec![0; *length as usize];
         let read = (&self.file)
@@ -163,7 +178,7 @@ impl Store {
             ))
         };
         read.map_err(|error| lost(&error))?;
-        match parsed(&line).filter(|line| line.key == key) {
+        match parsed::<R, C>(&line).filter(|line| line.key == key) {
             Some(line) => Ok(Some(line.came)),
             None => Err(lost(&"a line is another one")),
         }
@@ -173,8 +188,8 @@ impl Store {
     ///
     /// # Errors
     /// The disk is full. What was kept before stays whole.
-    pub fn put(&mut self, key: Digest, run: &Run, came: Came) -> Result<(), Failure> {
-        let line = Line { key, run: run.clone(), came };
+    pub fn put(&mut self, key: Digest, run: &R, came: C) -> Result<(), Failure> {
+        let line = Line { key, run, came };
         let mut text = serde_json::to_string(&line).expect("it is plain data");
         text.pop();
         let sum: String = Digest::of(text.as_bytes()).into();
@@ -206,11 +221,11 @@ impl Store {
 
 /// The error for a file that is not taken.
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::input(format!("{}: {why}; name another with --results", path.display()))
+    Failure::input(format!("{}: {why}; name another", path.display()))
 }
 
 /// A whole line, if its checksum is right.
-fn parsed(line: &[u8]) -> Option<Line> {
+fn parsed<R: Data, C: Data>(line: &[u8]) -> Option<Line<R, C>> {
     let text = std::str::from_utf8(line).ok()?.trim_end();
     let (body, sum) = text.rsplit_once(SUM)?;
     let sum = Digest::try_from(sum.strip_suffix("\"}")?.to_string()).ok()?;
@@ -227,6 +242,8 @@ mod tests {
     use super::*;
     use crate::input::Input;
     use crate::measured::Measured;
+
+    type Results = Store;
 
     fn run(seed: u64) -> Run {
         let input = |name: &str| Input { name: name.into(), digest: None };
@@ -251,7 +268,7 @@ mod tests {
     }
 
     fn filled(path: &Path) {
-        let mut store = Store::open(path).unwrap();
+        let mut store = Results::open(path).unwrap();
         for seed in 0..3 {
             store.put(key(seed), &run(seed), came(seed)).unwrap();
         }
@@ -262,13 +279,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.results");
         filled(&path);
-        let mut store = Store::open(&path).unwrap();
+        let mut store = Results::open(&path).unwrap();
         assert_eq!(store.get(key(2)).unwrap(), Some(came(2)));
         assert_eq!((store.get(key(3)).unwrap(), store.note()), (None, None));
         let failed = Came::Failed("checker quota: \"too\" much".into());
         store.put(key(3), &run(3), failed.clone()).unwrap();
         drop(store);
-        assert_eq!(Store::open(&path).unwrap().get(key(3)).unwrap(), Some(failed));
+        assert_eq!(Results::open(&path).unwrap().get(key(3)).unwrap(), Some(failed));
     }
 
     /// Wherever a kill cuts the file.
@@ -282,13 +299,13 @@ mod tests {
             (0..whole.len()).filter(|at| whole[*at] == b'\n').map(|at| at + 1).collect();
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
-            let mut store = Store::open(&path).unwrap();
+            let mut store = Results::open(&path).unwrap();
             let kept = ends.iter().skip(1).filter(|end| **end <= cut).count();
             let known = (0..3).filter(|seed| store.has(key(*seed))).count();
             assert_eq!(known, kept, "cut at {cut}");
             store.put(key(9), &run(9), came(9)).unwrap();
             drop(store);
-            let again = Store::open(&path).unwrap();
+            let again = Results::open(&path).unwrap();
             assert_eq!((again.note(), again.get(key(9)).unwrap()), (None, Some(came(9))));
         }
     }
@@ -300,7 +317,7 @@ mod tests {
         filled(&path);
         let text = fs::read_to_string(&path).unwrap().replacen("18446744073709551614", "1", 1);
         fs::write(&path, text).unwrap();
-        let store = Store::open(&path).unwrap();
+        let store = Results::open(&path).unwrap();
         assert_eq!([0, 1, 2].map(|seed| store.has(key(seed))), [true, false, true]);
         assert!(store.note().unwrap().contains("1 line cut or damaged"));
     }
@@ -318,16 +335,18 @@ mod tests {
             "{\"paceline\":\"results of a sweep\",\"format\":2}\n",
         ] {
             fs::write(&path, text).unwrap();
-            let error = Store::open(&path).unwrap_err().to_string();
+            let error = Results::open(&path).unwrap_err().to_string();
             assert!(error.contains("something else in it"), "{text}: {error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         let own = folder.path().join("own.results");
-        let first = Store::open(&own).unwrap();
-        assert!(Store::open(&own).unwrap_err().to_string().contains("another sweep writes to it"));
+        let first = Results::open(&own).unwrap();
+        assert!(
+            Results::open(&own).unwrap_err().to_string().contains("another sweep writes to it")
+        );
         first.release();
-        Store::open(&own).unwrap();
-        assert!(Store::open(folder.path()).unwrap_err().to_string().contains("no regular file"));
+        Results::open(&own).unwrap();
+        assert!(Results::open(folder.path()).unwrap_err().to_string().contains("no regular file"));
     }
 
     #[test]
