@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a kind of figure has to do, and how `[figure.measure]` names its kind.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
+use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 use terminal::Failure;
+use toml::Value;
 
 use crate::kinds::KINDS;
 use crate::measure::Laboratory;
 
 /// How a figure is taken from runs. Its fields are the keys of `[figure.measure]` beside `kind`.
-pub trait Kind: Debug {
+pub trait Kind: Debug + Send + Sync {
     /// Takes the figure, and has the laboratory run what it needs. Without values, nothing was measured.
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure>;
 
@@ -26,7 +29,7 @@ pub trait Kind: Debug {
 }
 
 /// The values of a figure, and what is known about them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, serde::Deserialize)]
 pub struct Sample {
     /// One value for each boot, seed or point of a sweep.
     pub values: Vec<f64>,
@@ -70,7 +73,44 @@ pub fn read<T: Kind + DeserializeOwned + 'static>(
     Ok(Box::new(keys.try_into::<T>()?))
 }
 
-impl<'de> Deserialize<'de> for Box<dyn Kind> {
+/// `[figure.measure]`: how a figure is taken, and from what.
+#[derive(Debug)]
+pub struct Measure {
+    /// How.
+    pub kind: Box<dyn Kind>,
+    /// The kind's name.
+    name: &'static str,
+    /// All texts of its keys, and the mixes of programs among them.
+    texts: BTreeSet<String>,
+    mixes: BTreeSet<String>,
+}
+
+impl Measure {
+    /// What it is taken from, where `sections` are the names of the paper's sections: figures with one of these in common
+    /// share runs.
+    pub fn sources(&self, sections: &BTreeSet<String>) -> BTreeSet<String> {
+        let named = self.texts.intersection(sections).cloned();
+        let sources: BTreeSet<String> =
+            named.chain(self.mixes.iter().map(|mix| format!("mix {mix}"))).collect();
+        match sources.is_empty() {
+            // All of the matrix's cells run at once.
+            true => [self.name.trim_end_matches("-cost").to_string()].into(),
+            false => sources,
+        }
+    }
+}
+
+/// All texts of a value.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(all) => all.iter().flat_map(texts).collect(),
+        Value::Table(all) => all.iter().flat_map(|(_, value)| texts(value)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+impl<'de> Deserialize<'de> for Measure {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut keys = toml::Table::deserialize(deserializer)?;
         let kind = keys.remove("kind").ok_or_else(|| D::Error::missing_field("kind"))?;
@@ -80,20 +120,22 @@ impl<'de> Deserialize<'de> for Box<dyn Kind> {
             let known = known.join(", ");
             return Err(D::Error::custom(format!("no kind is called {kind}; there are: {known}")));
         };
-        read(keys).map_err(|error| D::Error::custom(format!("kind {name}: {}", error.message())))
+        let mixes = keys.get("mixes").map_or(Vec::new(), texts).into_iter().collect();
+        let texts = texts(&Value::Table(keys.clone())).into_iter().collect();
+        let kind = read(keys)
+            .map_err(|error| D::Error::custom(format!("kind {name}: {}", error.message())))?;
+        Ok(Measure { kind, name, texts, mixes })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[derive(Debug, serde::Deserialize)]
     #[expect(dead_code, reason = "whether it can be read is the question")]
     struct Line {
-        measure: Box<dyn Kind>,
+        measure: Measure,
     }
 
     fn refusal(keys: &str) -> String {

@@ -8,7 +8,9 @@ mod expand;
 mod experiment;
 mod extremes;
 mod faults;
+mod jobs;
 mod judge;
+mod kept;
 mod kind;
 mod kinds;
 mod loads;
@@ -24,13 +26,15 @@ mod views;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use ::sweep::Digest;
 use comparison::guest::of_vm;
 use indicatif::MultiProgress;
 use terminal::files::{check_writable, write_report};
 use terminal::{Failure, Progress, interrupt, output};
 
+use kept::Kept;
 use measure::{Effort, Laboratory};
 use names::Wanted;
 use paper::{Figure, Paper};
@@ -83,73 +87,240 @@ struct Selected<'a> {
     views: Vec<&'a View>,
 }
 
-impl Selected<'_> {
+impl<'a> Selected<'a> {
+    fn new(paper: &'a Paper, wanted: &Wanted, request: &Request) -> Self {
+        // A gate of a matrix is for all of its cells.
+        let is_judged = |figure: &&Figure| request.cells.is_empty() && wanted.has(&figure.name);
+        Selected {
+            paper,
+            figures: paper.figure.iter().filter(is_judged).collect(),
+            views: paper.view.iter().filter(|view| wanted.has(&view.name)).collect(),
+        }
+    }
+
     /// The policies whose runs it needs. None: all of them, which a chart shows.
     fn policies(&self) -> Option<BTreeSet<String>> {
         let measures = self.figures.iter().filter_map(|figure| figure.measure.as_ref());
-        let needed = measures.map(|measure| measure.policies()).collect::<Option<Vec<_>>>()?;
+        let needed = measures.map(|measure| measure.kind.policies()).collect::<Option<Vec<_>>>()?;
         let names = needed.concat().into_iter().map(String::from);
         self.views.is_empty().then(|| names.collect())
     }
 }
 
+/// Figures and charts that are to be measured, and those that have been.
+pub struct Reproduction {
+    request: Request,
+    papers: Vec<Paper>,
+    kept: Kept,
+}
+
+impl Reproduction {
+    /// Of this program. What the simulator measures is kept in `file`; what is in it is not measured again.
+    ///
+    /// # Errors
+    /// There is no such paper, figure or cell, or the file cannot be used.
+    pub fn new(request: Request, file: Option<&Path>, program: Digest) -> Result<Self, Failure> {
+        let papers = paper::find(&request.name)?;
+        Wanted::new(&papers, &request.only)?;
+        if !request.cells.is_empty() {
+            kinds::matrix::check(&papers, &request.cells)?;
+        }
+        Ok(Reproduction { request, papers, kept: Kept::new(file, program)? })
+    }
+
+    /// The program that figures belong to.
+    pub fn program(&self) -> Digest {
+        self.kept.program()
+    }
+
+    fn selected(&self) -> Result<Vec<Selected<'_>>, Failure> {
+        let wanted = Wanted::new(&self.papers, &self.request.only)?;
+        Ok(self.papers.iter().map(|it| Selected::new(it, &wanted, &self.request)).collect())
+    }
+
+    fn name(&self, paper: &Paper, name: &str) -> Name {
+        let (paper, name) = (paper.name.clone(), name.to_string());
+        Name { paper, name, quick: self.request.quick }
+    }
+
+    /// What the simulator has not measured yet, in jobs that can be done anywhere.
+    ///
+    /// # Errors
+    /// A figure names a section that is not there.
+    pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
+        let progress = Progress::new(0);
+        let mut jobs = Vec::new();
+        for Selected { paper, figures, views } in self.selected()? {
+            let laboratory = Laboratory::new(paper, Effort::default(), &progress);
+            let is_missing = |name: &str| !self.kept.has(&self.name(paper, name));
+            let sections = paper.sections();
+            let figures = figures
+                .into_iter()
+                .filter(|it| laboratory.is_simulated(it) && is_missing(&it.name));
+            let figures = figures
+                .filter_map(|it| Some((it.name.as_str(), it.measure.as_ref()?.sources(&sections))));
+            let views = views
+                .into_iter()
+                .filter(|it| laboratory.is_drawn_from_the_simulator(it) && is_missing(&it.name));
+            let views = views.map(|it| (it.name.as_str(), it.sources()));
+            let quick = self.request.quick;
+            jobs.extend(Job::split(&paper.name, quick, figures.collect(), views.collect()));
+        }
+        Ok(jobs)
+    }
+
+    /// Keeps what a job has measured.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn keep(&mut self, done: Vec<(Name, Taken)>) -> Result<(), Failure> {
+        done.into_iter().try_for_each(|(name, taken)| self.kept.put(&name, taken))
+    }
+
+    /// Measures what is missing; where `simulated` is set, nothing that needs a guest, or is about this machine.
+    ///
+    /// # Errors
+    /// A figure names a section that is not there, or the disk is full.
+    pub fn measure(
+        &mut self,
+        simulated: bool,
+        progress: &Progress,
+    ) -> Result<Measured<'_>, Failure> {
+        let Reproduction { request, papers, kept } = self;
+        let (request, papers): (&Request, &[Paper]) = (request, papers);
+        let wanted = Wanted::new(papers, &request.only)?;
+        let mut measured =
+            Measured { request, papers, rows: Vec::new(), charts: Vec::new(), changes: Vec::new() };
+        for paper in papers {
+            let one = Selected::new(paper, &wanted, request);
+            let effort = Effort {
+                quick: request.quick,
+                kernel: request.kernel.clone(),
+                keep: request.keep.clone(),
+                policies: one.policies(),
+                cells: request.cells.clone(),
+            };
+            let mut laboratory = Laboratory::new(paper, effort, progress);
+            let name = |name: &str| Name {
+                paper: paper.name.clone(),
+                name: name.to_string(),
+                quick: request.quick,
+            };
+            for figure in one.figures {
+                let is_simulated = laboratory.is_simulated(figure);
+                let name = name(&figure.name);
+                let sample = match kept.get(&name)? {
+                    Some(Taken::Figure(sample)) => Some(Ok(sample)),
+                    _ if simulated && !is_simulated => None,
+                    _ => laboratory.sample(figure),
+                };
+                if let Some(Ok(sample)) = &sample
+                    && is_simulated
+                {
+                    kept.put(&name, Taken::Figure(sample.clone()))?;
+                }
+                let mut ours = laboratory.ours(figure, sample)?;
+                if simulated && !is_simulated {
+                    ours.why.get_or_insert_with(|| "`paceline repro` boots a guest for it".into());
+                }
+                let row = Row::new(paper, figure, ours, request.quick);
+                progress.known(&row.line());
+                measured.rows.push(row);
+                progress.step();
+            }
+            for view in one.views {
+                let is_simulated = laboratory.is_drawn_from_the_simulator(view);
+                let name = name(&view.name);
+                let chart = match kept.get(&name)? {
+                    Some(Taken::Chart(chart)) if request.cells.is_empty() => Ok(chart),
+                    _ if simulated && !is_simulated => {
+                        Err(Failure::run("a guest draws it; `paceline repro` boots one"))
+                    }
+                    _ => laboratory.chart(view),
+                };
+                if let Ok(chart) = &chart
+                    && is_simulated
+                    && request.cells.is_empty()
+                {
+                    kept.put(&name, Taken::Chart(chart.clone()))?;
+                }
+                let (paper, name, quick) = (&paper.name, &view.name, request.quick);
+                measured.charts.push(Drawn { paper, name, chart, quick });
+                progress.step();
+            }
+        }
+        if let Some(since) = request.since.as_deref().map(Since::read).transpose()? {
+            measured.changes = since.told(&measured.rows);
+        }
+        Ok(measured)
+    }
+
+    /// How many figures and charts there are.
+    fn count(&self) -> Result<usize, Failure> {
+        Ok(self.selected()?.iter().map(|one| one.figures.len() + one.views.len()).sum())
+    }
+}
+
+/// Figures and charts as they were measured.
+pub struct Measured<'a> {
+    request: &'a Request,
+    papers: &'a [Paper],
+    rows: Vec<Row<'a>>,
+    charts: Vec<Drawn<'a>>,
+    changes: Vec<String>,
+}
+
+impl Measured<'_> {
+    /// An array with an object for each figure, then one for each chart.
+    pub fn json(&self) -> String {
+        show::json(&self.rows, &self.charts)
+    }
+
+    /// Tables for a terminal.
+    pub fn text(&self) -> String {
+        let Measured { request, papers, rows, charts, changes } = self;
+        show::text(papers, rows, charts, changes, request.quick)
+    }
+
+    /// A page.
+    pub fn html(&self) -> String {
+        let Measured { request, papers, rows, charts, changes } = self;
+        show::html(papers, rows, charts, changes, &request.command())
+    }
+
+    /// Whether every gate holds, and no run failed.
+    fn passes(&self) -> bool {
+        self.rows.iter().all(Row::passes) && show::lost(&self.rows, &self.charts) == 0
+    }
+}
+
 /// Measures, shows, and fails unless every gate holds and no run failed.
-pub fn run(arguments: &Request) -> Result<(), Failure> {
-    let papers = paper::find(&arguments.name)?;
-    let wanted = Wanted::new(&papers, &arguments.only)?;
-    if !arguments.cells.is_empty() {
-        kinds::matrix::check(&papers, &arguments.cells)?;
+///
+/// # Errors
+/// The user's input is bad, a gate does not hold, or a run failed.
+pub fn run(request: Request) -> Result<(), Failure> {
+    if request.list {
+        let papers = paper::find(&request.name)?;
+        let (wanted, style) = (Wanted::new(&papers, &request.only)?, output::style());
+        return output::print(&if request.json { wanted.json() } else { wanted.text(style) });
     }
-    if arguments.list {
-        let style = output::style();
-        return output::print(&if arguments.json { wanted.json() } else { wanted.text(style) });
-    }
-    if let Some(path) = &arguments.report {
+    if let Some(path) = &request.report {
         check_writable(path, "--report")?;
     }
-    let since = arguments.since.as_deref().map(Since::read).transpose()?;
-    // A gate of a matrix is for all of its cells.
-    let is_judged = |figure: &Figure| arguments.cells.is_empty() && wanted.has(&figure.name);
-    let selected: Vec<Selected> = papers
-        .iter()
-        .map(|paper| Selected {
-            paper,
-            figures: paper.figure.iter().filter(|figure| is_judged(figure)).collect(),
-            views: paper.view.iter().filter(|view| wanted.has(&view.name)).collect(),
-        })
-        .collect();
-    let count: usize = selected.iter().map(|one| one.figures.len() + one.views.len()).sum();
+    // A file that cannot be read is told of before runs of hours.
+    request.since.as_deref().map(Since::read).transpose()?;
     let _scratch = interrupt::guard()?;
-    check_guests(arguments)?;
-    let progress = Progress::new(count as u64);
-    let (mut rows, mut charts) = (Vec::new(), Vec::new());
-    for one in &selected {
-        let paper = one.paper;
-        let effort = Effort {
-            quick: arguments.quick,
-            kernel: arguments.kernel.clone(),
-            keep: arguments.keep.clone(),
-            policies: one.policies(),
-            cells: arguments.cells.clone(),
-        };
-        let mut laboratory = Laboratory::new(paper, effort, &progress);
-        for figure in &one.figures {
-            let ours = laboratory.measure(figure)?;
-            let row = Row::new(paper, figure, ours, arguments.quick);
-            progress.known(&row.line());
-            rows.push(row);
-            progress.step();
-        }
-        for view in &one.views {
-            let chart = laboratory.chart(view);
-            let quick = arguments.quick;
-            charts.push(Drawn { paper: &paper.name, name: &view.name, chart, quick });
-            progress.step();
-        }
+    check_guests(&request)?;
+    let file = request.keep.as_ref().map(|folder| folder.join("figures.results"));
+    let program = Digest::of_this_program().map_err(Failure::run)?;
+    let mut all = Reproduction::new(request, file.as_deref(), program)?;
+    if let Some(note) = all.kept.note() {
+        output::say(&format!("paceline: {note}"));
     }
+    let progress = Progress::new(all.count()? as u64);
+    let measured = all.measure(false, &progress)?;
     drop(progress);
-    let changes = since.map_or(Vec::new(), |since| since.told(&rows));
-    finish(arguments, &papers, &rows, &charts, &changes)
+    finish(&measured)
 }
 
 /// Refuses options that no guest could use, before runs of hours.
@@ -163,29 +334,21 @@ fn check_guests(arguments: &Request) -> Result<(), Failure> {
     })
 }
 
-fn finish(
-    arguments: &Request,
-    papers: &[Paper],
-    rows: &[Row],
-    charts: &[Drawn],
-    changes: &[String],
-) -> Result<(), Failure> {
-    let shown = match arguments.json {
-        true => output::print(&show::json(rows, charts)),
-        false => output::print(&show::text(papers, rows, charts, changes, arguments.quick)),
-    };
-    if arguments.json {
+fn finish(measured: &Measured) -> Result<(), Failure> {
+    let Measured { request, changes, .. } = measured;
+    let shown = output::print(&if request.json { measured.json() } else { measured.text() });
+    if request.json {
         changes.iter().for_each(|line| output::say(line));
     }
-    if let Some(path) = &arguments.report {
-        let page = show::html(papers, rows, charts, changes, &arguments.command());
-        let written = write_report(path, &page, arguments.json);
+    if let Some(path) = &request.report {
+        let written = write_report(path, &measured.html(), request.json);
         output::end(written, Ok(()))?;
     }
-    let all = rows.iter().all(Row::passes) && show::lost(rows, charts) == 0;
-    output::end(shown, if all { Ok(()) } else { Err(Failure::Gate) })
+    output::end(shown, if measured.passes() { Ok(()) } else { Err(Failure::Gate) })
 }
 
+pub use jobs::Job;
+pub use kept::{Name, Taken};
 pub use kinds::answers::contradictions;
 pub use show::said;
 

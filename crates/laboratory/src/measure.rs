@@ -102,20 +102,44 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// Measures a figure. If a ground fails, `why` says so.
-    pub fn measure(&mut self, figure: &Figure) -> Result<Ours, Failure> {
+    /// The value of a figure, from its sample. If a ground failed, `why` says so.
+    pub fn ours(
+        &self,
+        figure: &Figure,
+        sample: Option<Result<Sample, Failure>>,
+    ) -> Result<Ours, Failure> {
         let why = figure.why.clone();
-        let Some(kind) = &figure.measure else {
+        let (Some(measure), Some(sample)) = (&figure.measure, sample) else {
             return Ok(Ours { ground: "none", why, ..Ours::default() });
         };
-        let Setting { ground, clock } = kind.setting(self)?;
+        let Setting { ground, clock } = measure.kind.setting(self)?;
         let ours = Ours { ground, clock, ..Ours::default() };
-        Ok(match kind.take(self) {
+        Ok(match sample {
             Ok(Sample { values, ideal, missing, lost }) => {
                 let none = values.is_empty().then(|| format!("{ground} did not measure it"));
                 Ours { values, ideal, missing, lost, why: none.or(why), ..ours }
             }
             Err(failure) => Ours { failed: true, why: Some(failure.to_string()), ..ours },
+        })
+    }
+
+    /// Measures a figure. None: it cannot be measured.
+    pub fn sample(&mut self, figure: &Figure) -> Option<Result<Sample, Failure>> {
+        figure.measure.as_ref().map(|measure| measure.kind.take(self))
+    }
+
+    /// Whether a figure comes from the simulator alone: then it follows from the program, whatever this machine is.
+    pub fn is_simulated(&self, figure: &Figure) -> bool {
+        let setting = figure.measure.as_ref().map(|measure| measure.kind.setting(self));
+        setting.is_some_and(|of| of.is_ok_and(|of| ["sim", "exact"].contains(&of.ground)))
+    }
+
+    /// The same of a chart.
+    pub fn is_drawn_from_the_simulator(&self, view: &View) -> bool {
+        let mut sources = view.sources().into_iter();
+        sources.all(|name| {
+            self.setting(&name).is_ok_and(|of| of.ground == "sim")
+                || self.experiment(&name).is_err()
         })
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A paper as data: its published figures, how each is measured, and its target.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use comparison::On;
 use record::Detail;
@@ -12,7 +12,7 @@ use workload::vector::Beside;
 
 use crate::expand::expanded;
 use crate::judge::Gate;
-use crate::kind::Kind;
+use crate::kind::Measure;
 use crate::kinds::exact::Mixes;
 use crate::kinds::matrix::Matrix;
 use crate::kinds::neighbours::Neighbours;
@@ -66,6 +66,14 @@ pub struct Paper {
     pub view: Vec<View>,
     /// Its figures, in the order in which they are shown.
     pub figure: Vec<Figure>,
+}
+
+impl Paper {
+    /// Names of the sections that figures are taken from.
+    pub fn sections(&self) -> BTreeSet<String> {
+        let all = self.experiment.keys().chain(self.sweep.keys()).chain(self.trial.keys());
+        all.chain(self.neighbours.keys()).cloned().collect()
+    }
 }
 
 /// One comparison that figures are taken from.
@@ -334,7 +342,7 @@ pub struct Figure {
     pub gate: Option<Gate>,
     /// How it is measured. None: it cannot be, and `why` says so.
     #[serde(default)]
-    pub measure: Option<Box<dyn Kind>>,
+    pub measure: Option<Measure>,
     /// A note for the reader.
     #[serde(default)]
     pub why: Option<String>,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A paper's charts again, as tables and plots of our sweeps.
 
+use std::collections::BTreeSet;
+
 use report::plot::{self, Line};
 use report::text::{count, digits, time};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use trace::FunctionCost;
 
 use crate::outcomes::policies;
@@ -90,7 +92,24 @@ pub enum Shown {
     },
 }
 
+impl View {
+    /// What it is drawn from: it shares runs with figures that are taken from one of these.
+    pub fn sources(&self) -> BTreeSet<String> {
+        match &self.shown {
+            Shown::Mixes => ["exact".to_string()].into(),
+            Shown::Simulated { .. } | Shown::Comparison { .. } => ["mixes".to_string()].into(),
+            Shown::Domains { mix, .. } => [format!("mix {mix}")].into(),
+            Shown::Bench { experiments } => experiments.iter().cloned().collect(),
+            Shown::Cells { .. } => ["cells".to_string()].into(),
+            Shown::Neighbours { of, .. } => [of.clone()].into(),
+            Shown::Trials { trials, .. } => trials.iter().cloned().collect(),
+            _ => [self.sweep.clone()].into(),
+        }
+    }
+}
+
 /// A chart: its table, and its plots as SVG.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Chart {
     /// Its title, and the chart of the paper that it stands for.
     pub title: String,

@@ -721,8 +721,8 @@ pub struct Repro {
     /// The guest's kernel: a bzImage, its config beside it
     #[arg(long, value_name = "FILE")]
     pub kernel: Option<PathBuf>,
-    /// Keep what each boot of the guest came to in this folder, and go on from the boots that are there: those of this
-    /// very build, kernel and experiment
+    /// Keep what each boot of the guest came to in this folder, and each figure that the simulator has measured, and go on
+    /// from those that are there: those of this very build, kernel and experiment
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
     /// Say what changed since this output of an earlier `repro --json`

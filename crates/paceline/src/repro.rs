@@ -8,7 +8,7 @@ use crate::cli::Repro;
 
 /// Measures, shows, and fails unless every gate holds and no run failed.
 pub fn run(args: &Repro) -> Result<(), Failure> {
-    laboratory::run(&Request {
+    laboratory::run(Request {
         name: args.name.clone(),
         only: args.only.clone(),
         cells: args.cells.clone(),

@@ -80,6 +80,20 @@ fn whole_lines(path: &Path) -> usize {
 }
 
 #[test]
+fn a_figure_that_is_kept_is_not_measured_again() {
+    let folder = Folder::new();
+    let repro = || {
+        let output = folder.output("repro cas --quick --only tlb-all-1 --keep night");
+        assert!(output.status.success(), "{output:?}");
+        let measures = String::from_utf8(output.stderr).unwrap().contains("Chat, VolanoMark");
+        (measures, output.stdout, fs::read(folder.at("night/figures.results")).unwrap())
+    };
+    let (first, again) = (repro(), repro());
+    assert_eq!((first.0, again.0), (true, false));
+    assert_eq!((first.1, first.2), (again.1, again.2));
+}
+
+#[test]
 fn a_sweep_that_is_killed_goes_on_where_it_was() {
     let folder = Folder::new();
     folder.says("sweep it.toml --results whole");

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Figures and charts that were measured, kept by what they follow from. Those of the simulator follow from the program
+//! alone, so they can be measured anywhere, and once.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sweep::{Digest, Store};
+use terminal::Failure;
+
+use crate::kind::Sample;
+use crate::views::Chart;
+
+/// A figure or a chart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Name {
+    /// The paper's name.
+    pub paper: String,
+    /// Its own.
+    pub name: String,
+    /// With fewer boots, seeds and sizes.
+    pub quick: bool,
+}
+
+/// What was measured of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Taken {
+    /// The values of a figure.
+    Figure(Sample),
+    /// A chart.
+    Chart(Chart),
+}
+
+impl Taken {
+    /// Whether a file can hold it: JSON has no infinite numbers.
+    fn is_plain(&self) -> bool {
+        match self {
+            Taken::Figure(of) => of.values.iter().chain(&of.ideal).all(|value| value.is_finite()),
+            Taken::Chart(_) => true,
+        }
+    }
+}
+
+/// What has been measured already. Without a file, nothing is kept.
+#[derive(Debug)]
+pub struct Kept {
+    store: Option<Store<Name, Taken>>,
+    program: Digest,
+}
+
+impl Kept {
+    /// In this file, of this program. Another build's figures are other figures.
+    ///
+    /// # Errors
+    /// The file is in use, cannot be written, or has something else in it.
+    pub fn new(file: Option<&Path>, program: Digest) -> Result<Self, Failure> {
+        Ok(Kept { store: file.map(Store::open).transpose()?, program })
+    }
+
+    fn key(&self, of: &Name) -> Digest {
+        Digest::of(&serde_json::to_vec(&(self.program, of)).expect("it is plain data"))
+    }
+
+    /// Whether it has been measured.
+    pub fn has(&self, of: &Name) -> bool {
+        self.store.as_ref().is_some_and(|store| store.has(self.key(of)))
+    }
+
+    /// What was measured, if it was.
+    ///
+    /// # Errors
+    /// The file has changed meanwhile.
+    pub fn get(&self, of: &Name) -> Result<Option<Taken>, Failure> {
+        self.store.as_ref().map_or(Ok(None), |store| store.get(self.key(of)))
+    }
+
+    /// Keeps what was measured, unless it is known.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn put(&mut self, of: &Name, taken: Taken) -> Result<(), Failure> {
+        let key = self.key(of);
+        match &mut self.store {
+            Some(store) if !store.has(key) && taken.is_plain() => store.put(key, of, taken),
+            _ => Ok(()),
+        }
+    }
+
+    /// The program that figures belong to.
+    pub fn program(&self) -> Digest {
+        self.program
+    }
+
+    /// A note about lines of the file that cannot be used.
+    pub fn note(&self) -> Option<String> {
+        self.store.as_ref().and_then(Store::note)
+    }
+}
