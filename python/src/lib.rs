@@ -3,50 +3,23 @@
 //!
 //! Results cross as JSON, in the form in which they are kept. While Rust works, other Python threads run.
 
+mod calls;
+mod convert;
+mod figures;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use pyo3::create_exception;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use report::Style;
 use sweep::{Came, Design, Digest, Inputs, Purpose, Run, Stages, Store, show};
 use terminal::Failure;
 use terminal::files::is_same;
 
-create_exception!(
-    _paceline,
-    InputError,
-    PyValueError,
-    "What was asked cannot be done: what is wrong, and how to fix it."
-);
-create_exception!(_paceline, RunError, PyRuntimeError, "A run failed, and why.");
-
-/// The error of a call, with the words that the command has.
-fn raised(failure: &Failure) -> PyErr {
-    match failure {
-        Failure::Input(_) => InputError::new_err(failure.to_string()),
-        _ => RunError::new_err(failure.to_string()),
-    }
-}
-
-fn told<T>(done: Result<T, Failure>) -> PyResult<T> {
-    done.map_err(|failure| raised(&failure))
-}
-
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn json(of: &impl serde::Serialize) -> String {
-    serde_json::to_string(of).expect("it is plain data")
-}
-
-fn read<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> PyResult<T> {
-    serde_json::from_str(text).map_err(|error| InputError::new_err(format!("{what}: {error}")))
-}
+use calls::Calls;
+use convert::{InputError, RunError, digest_of, json, locked, raised, read, told};
+use figures::{Figures, figures_of};
 
 /// Machines and workloads of this process, each read once.
 #[pyclass(frozen)]
@@ -284,7 +257,17 @@ impl Sweep {
     ) -> Result<(), Failure> {
         match &calls.elsewhere {
             _ if left.is_empty() => Ok(()),
-            Some(elsewhere) => calls.heeded(|py| calls.done(py, elsewhere, left, store, of)),
+            Some(_) => calls.heeded(|py| {
+                let runs = left.iter().map(|(key, run)| (String::from(*key), json(run)));
+                calls.done(py, runs.collect(), of, |at, came: Came| {
+                    let (key, run) = &left[at];
+                    let is_new = !store.has(*key);
+                    if is_new {
+                        store.put(*key, run, came)?;
+                    }
+                    Ok(is_new)
+                })
+            }),
             None => {
                 let on = (&self.design.inputs, &self.stages);
                 sweep::perform(left, on, store, jobs.max(1), || {
@@ -293,79 +276,6 @@ impl Sweep {
             }
         }
     }
-}
-
-/// What a sweep calls in Python.
-struct Calls {
-    /// Called after each simulation: how many are done, and of how many.
-    step: Py<PyAny>,
-    elsewhere: Option<Py<PyAny>>,
-    count: AtomicUsize,
-    /// An exception of these calls.
-    raised: Mutex<Option<PyErr>>,
-}
-
-impl Calls {
-    fn new(step: Py<PyAny>, elsewhere: Option<Py<PyAny>>) -> Self {
-        Calls { step, elsewhere, count: AtomicUsize::new(0), raised: Mutex::new(None) }
-    }
-
-    /// Works while other Python threads run. What Python raised meanwhile is raised again.
-    fn detached<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce() -> Result<T, Failure> + Send,
-    ) -> PyResult<T> {
-        let ended = py.detach(work);
-        match locked(&self.raised).take() {
-            Some(error) => Err(error),
-            None => told(ended),
-        }
-    }
-
-    /// Calls Python from Rust's work, which an exception ends.
-    fn heeded(&self, call: impl FnOnce(Python<'_>) -> PyResult<()>) -> Result<(), Failure> {
-        Python::attach(call).map_err(|error| {
-            *locked(&self.raised) = Some(error);
-            Failure::run("stopped")
-        })
-    }
-
-    /// One more is done. Heeds Ctrl-C.
-    fn step(&self, py: Python<'_>, of: usize) -> PyResult<()> {
-        py.check_signals()?;
-        let count = 1 + self.count.fetch_add(1, Ordering::Relaxed);
-        self.step.call1(py, (count, of)).map(drop)
-    }
-
-    /// Keeps what other processes yield.
-    fn done(
-        &self,
-        py: Python<'_>,
-        elsewhere: &Py<PyAny>,
-        left: &[(Digest, Run)],
-        store: &mut Store,
-        of: usize,
-    ) -> PyResult<()> {
-        let runs: Vec<(String, String)> =
-            left.iter().map(|(key, run)| (String::from(*key), json(run))).collect();
-        for one in elsewhere.bind(py).call1((runs,))?.try_iter()? {
-            let (at, came): (usize, String) = one?.extract()?;
-            let (key, run) = &left[at];
-            if store.has(*key) {
-                continue;
-            }
-            let came: Came = read("a result", &came)?;
-            store.put(*key, run, came).map_err(|failure| raised(&failure))?;
-            self.step(py, of)?;
-        }
-        Ok(())
-    }
-}
-
-fn digest_of(module: &Path) -> Result<Digest, Failure> {
-    Digest::of_file(module)
-        .map_err(|error| Failure::run(format!("cannot read {}: {error}", module.display())))
 }
 
 /// The digest of this library, which results belong to.
@@ -405,11 +315,15 @@ fn check_objective(objective: &str) -> PyResult<()> {
 /// The module that the package imports.
 #[pymodule]
 fn _paceline(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Python has its own ways to show progress.
+    terminal::say_as_much_as(true, false);
     module.add("InputError", module.py().get_type::<InputError>())?;
     module.add("RunError", module.py().get_type::<RunError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Session>()?;
     module.add_class::<Sweep>()?;
+    module.add_class::<Figures>()?;
+    module.add_function(wrap_pyfunction!(figures_of, module)?)?;
     module.add_function(wrap_pyfunction!(program, module)?)?;
     module.add_function(wrap_pyfunction!(names, module)?)?;
     module.add_function(wrap_pyfunction!(ratio, module)?)?;

@@ -85,6 +85,27 @@ def test_a_search_on_a_cluster_finds_what_one_machine_finds(cluster: Cluster, fo
     assert lines(folder / "cluster") == lines(folder / "local") and len(done) == len(lines(folder / "local")) - 1
 
 
+def test_figures_of_a_paper_on_a_cluster_are_those_of_one_machine(cluster: Cluster, folder: Path) -> None:
+    names = ["tlb-all-1", "time-chat", "slack-least", "wait-six-one-cpu-1"]
+    local = paceline.repro("cas", names, quick=True, results="local")
+    for _ in range(2):
+        cluster.worker()
+    with Client(scheduler_file=str(cluster.file)) as client:
+        client.wait_for_workers(2)
+        done: list[int] = []
+        figures = paceline.repro(
+            "cas", names, quick=True, results="cluster", client=client, progress=lambda at, of: done.append(at)
+        ).figures
+        assert len(done) >= 2, "figures that share no runs are measured apart"
+        paceline.repro("cas", names, quick=True, results="cluster", client=client, progress=lambda *_: done.append(0))
+    assert 0 not in done, "all is known"
+    assert lines(folder / "cluster") == lines(folder / "local")
+    assert figures.equals(local.figures)
+    figures = figures.set_index("name")
+    assert all(figures["holds"][name] for name in names[:3])
+    assert figures["holds"][names[3]] is None and "repro` boots" in figures["why"][names[3]]
+
+
 def test_workers_that_are_killed_lose_and_repeat_no_result(cluster: Cluster, folder: Path) -> None:
     paceline.sweep(DESIGN, results="local")
     workers = [cluster.worker(), cluster.worker()]
@@ -107,6 +128,7 @@ def test_a_worker_with_another_build_is_refused(cluster: Cluster, folder: Path) 
     package = Path(paceline.__file__).parent
     other = folder / "other" / "paceline"
     shutil.copytree(package, other)
+    shutil.copytree(package.parent / "paceline.libs", other.parent / "paceline.libs")
     library = next(other.glob("_paceline*.so"))
     with open(library, "ab") as file:
         file.write(b"another build")

@@ -462,7 +462,7 @@ def _results(results: str | os.PathLike[str] | None) -> str:
     return os.path.join(tempfile.mkdtemp(dir=_scratch()), "results")
 
 
-def _elsewhere(native: _paceline.Sweep, client: Any) -> Callable[..., Any] | None:
+def _elsewhere(native: _paceline.Sweep | _paceline.Figures, client: Any) -> Callable[..., Any] | None:
     """What does runs on a cluster. None: they are done here."""
     if client is None:
         return None
@@ -557,3 +557,46 @@ def tune(
         native.release()
     gain = found["gain"] or {}
     return Found(found["best"], gain.get("mean"), gain.get("low"), gain.get("high"), found)
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """Figures of papers, measured again."""
+
+    #: All that ``paceline repro --json`` prints.
+    findings: Sequence[Mapping[str, Any]] = field(repr=False)
+    _text: str = field(repr=False)
+
+    @property
+    def figures(self) -> pd.DataFrame:
+        """A row for each figure: what was published, ours, the gate, and whether it holds."""
+        columns = ("paper", "name", "unit", "published", "published_as", "ours", "gate", "holds", "why")
+        rows = [{column: of[column] for column in columns} for of in self.findings if "holds" in of]
+        return _pandas().DataFrame(rows, columns=columns)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return self.figures._repr_html_()
+
+
+def repro(
+    name: str = "all",
+    only: Sequence[str] = (),
+    *,
+    quick: bool = False,
+    results: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    progress: bool | Callable[[int, int], object] = False,
+) -> Reproduced:
+    """Measure figures of papers again that the simulator measures; the command ``paceline repro`` boots guests, too.
+
+    ``name``: a paper, or ``all``. ``only``: names of figures. ``quick``: fewer seeds and sizes. ``results``: the file
+    that keeps them; what is in it is not measured again. ``client``: a ``distributed.Client``, as for :func:`sweep`.
+    """
+    names = [only] if isinstance(only, str) else list(only)
+    native = _paceline.Figures(name, names, quick, _results(results), _paceline.__file__)
+    native.perform(_step(progress), _elsewhere(native, client))
+    figures, text = native.measured()
+    return Reproduced(json.loads(figures), text)

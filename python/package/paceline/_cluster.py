@@ -12,7 +12,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +37,17 @@ def _program() -> str:
     return _paceline.program(_paceline.__file__)
 
 
-def _done(program: str, contents: Mapping[str, bytes], runs: list[str]) -> tuple[list[str], float]:
+def _run(run: str, folder: Path) -> str:
+    return _session().done(run, folder)
+
+
+def _figures(job: str, folder: Path) -> str:
+    return _paceline.figures_of(job)
+
+
+def _done(
+    program: str, work: Callable[[str, Path], str], contents: Mapping[str, bytes], runs: list[str]
+) -> tuple[list[str], float]:
     """Do a batch, on a worker. Returns what came of each run, and how long all took."""
     if program != _program():
         raise InputError(
@@ -52,7 +62,7 @@ def _done(program: str, contents: Mapping[str, bytes], runs: list[str]) -> tuple
             beside.write_bytes(data)
             beside.replace(path)
     begun = time.monotonic()
-    came = [_session().done(run, folder) for run in runs]
+    came = [work(run, folder) for run in runs]
     return came, time.monotonic() - begun
 
 
@@ -61,9 +71,10 @@ def _same_build(program: str) -> str:
 
 
 class Cluster:
-    """A cluster that does runs of a sweep."""
+    """A cluster that does runs of a sweep, or measures figures."""
 
-    def __init__(self, native: _paceline.Sweep, client: Any) -> None:
+    def __init__(self, native: _paceline.Sweep | _paceline.Figures, client: Any) -> None:
+        self._work = _run if isinstance(native, _paceline.Sweep) else _figures
         self._program = native.program
         self._contents = native.contents()
         self._client = client
@@ -89,7 +100,7 @@ class Cluster:
             runs = [left[at][1] for at in batch]
             digest = hashlib.sha256("".join(left[at][0] for at in batch).encode()).hexdigest()[:32]
             key = f"paceline-{digest}-{copy}"
-            future = self._client.submit(_done, self._program, self._sent, runs, key=key, pure=True)
+            future = self._client.submit(_done, self._program, self._work, self._sent, runs, key=key, pure=True)
             pending[future] = _Task(batch, time.monotonic())
             completed.add(future)
 
