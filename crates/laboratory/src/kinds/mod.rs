@@ -21,6 +21,7 @@ mod simulator;
 mod sweeps;
 mod tenants;
 pub mod trials;
+mod tuned;
 mod wakeups;
 
 use super::kind::{Read, read};
@@ -48,6 +49,7 @@ pub const KINDS: &[(&str, Read)] = &[
     ("placed", read::<placements::Placed>),
     ("resident", read::<placements::Resident>),
     ("predicted", read::<predicted::Predicted>),
+    ("tuned", read::<tuned::Tuned>),
     ("agreement", read::<agreement::Agreement>),
     ("points", read::<sweeps::Points>),
     ("best", read::<sweeps::Best>),
