@@ -130,10 +130,10 @@ impl Sweep {
         let purpose = if tune { Purpose::Tune } else { Purpose::Sweep };
         told(py.detach(|| {
             let design = Design::parse(name, text, &folder, purpose)?;
-            sweep::check(&design)?;
+            let stages = sweep::check(&design)?;
             refuse_inputs(&design, &results)?;
             let (program, store) = (digest_of(&module)?, Mutex::new(Store::open(&results)?));
-            Ok(Sweep { design, stages: Stages::default(), store, program })
+            Ok(Sweep { design, stages, store, program })
         }))
     }
 

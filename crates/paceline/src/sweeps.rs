@@ -10,7 +10,7 @@ use std::thread::available_parallelism;
 use report::text::{plural, visible};
 use report::write_whole;
 use serde::Serialize;
-use sweep::{Design, Digest, Purpose, Stages, Store, show};
+use sweep::{Design, Digest, Lost, Purpose, Store, show};
 use terminal::files::say_report;
 use terminal::{Failure, Progress, interrupt, output, shell};
 
@@ -20,7 +20,7 @@ use crate::export;
 /// Runs what is missing, and shows what all runs say.
 pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     let design = Design::read(&arguments.file, Purpose::Sweep)?;
-    sweep::check(&design)?;
+    let stages = sweep::check(&design)?;
     let path = arguments.results.clone();
     let path = path.unwrap_or_else(|| arguments.file.with_extension("results"));
     check_files(arguments, &design, &path)?;
@@ -43,7 +43,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
         let progress = Progress::new(missing.left.len() as u64);
         progress.phase(&told(&missing));
         let threads = threads(arguments.jobs);
-        let on = (&design.inputs, &Stages::default());
+        let on = (&design.inputs, &stages);
         sweep::perform(&missing.left, on, &mut store, threads, || {
             progress.step();
             count_kept();
@@ -56,7 +56,13 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     }
     let text = || show::text(&findings, output::style());
     let page = || show::page(&findings, &again());
-    hand_over(&findings, text, page, arguments.report.as_deref(), arguments.json)
+    hand_over(&findings, text, page, arguments.report.as_deref(), arguments.json)?;
+    match findings.nothing_for() {
+        Some(Lost { label, why, .. }) => {
+            Err(Failure::run(format!("nothing can be compared, as {label} failed: {why}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Opens a file of results, and tells of lines that cannot be used.

@@ -10,7 +10,7 @@ use comparison::{Contender, Job, Plan, replay};
 use measuring::THIS;
 use report::text::digits;
 use serde::Serialize;
-use sweep::{Design, Mean, Measured, Objective, Purpose, Space, Stages, Tuned, show};
+use sweep::{Design, Mean, Measured, Objective, Purpose, Space, Tuned, show};
 use terminal::{Failure, Progress, interrupt, output, shell};
 use trace::Outcome;
 
@@ -57,7 +57,7 @@ pub fn run(arguments: &Tune) -> Result<(), Failure> {
     ground.map_or(Ok(()), |ground| comparison(arguments, &[policy], ground).map(drop))?;
     let (design, recorded) = design(arguments, scratch.path())?;
     check_files(arguments, &design)?;
-    sweep::check(&design)?;
+    let stages = sweep::check(&design)?;
     let results = arguments.results.clone();
     let mut store = opened(&results.clone().unwrap_or_else(|| scratch.path().join("results")))?;
     if let Some(path) = results {
@@ -66,7 +66,7 @@ pub fn run(arguments: &Tune) -> Result<(), Failure> {
     let most = arguments.budget as usize;
     let progress = Progress::new(most as u64);
     progress.phase(&format!("{}: tuning {}", design.title, design.policies[0]));
-    let (on, threads) = ((&design.inputs, &Stages::default()), threads(arguments.jobs));
+    let (on, threads) = ((&design.inputs, &stages), threads(arguments.jobs));
     let tuned = sweep::tune(&design, &mut store, program()?, most, |left, store| {
         sweep::perform(left, on, store, threads, || {
             progress.step();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A sweep as its file describes it: factors, and the settings and variants that follow from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -658,11 +658,15 @@ fn product<'l>(lists: impl Iterator<Item = &'l [Level]>) -> Vec<Vec<Level>> {
 /// The same policy may be named by its default and by a knob's value that is the default.
 fn once_each(variants: Vec<Variant>) -> Vec<Variant> {
     let mut all: Vec<Variant> = Vec::new();
+    let mut places = HashMap::new();
     for variant in variants {
-        match all.iter_mut().find(|known| known.label == variant.label) {
+        match places.get(&variant.label).map(|at: &usize| &mut all[*at]) {
             Some(known) if known.levels.is_empty() => known.levels = variant.levels,
             Some(_) => {}
-            None => all.push(variant),
+            None => {
+                places.insert(variant.label.clone(), all.len());
+                all.push(variant);
+            }
         }
     }
     all

@@ -5,7 +5,7 @@
 //! averaged as logarithms: twice and half as good are none together. What chance does to an average is seen by seeds:
 //! the average is made for each seed, and the seeds' averages differ.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 use terminal::Failure;
@@ -48,6 +48,14 @@ pub struct Findings {
     pub map: Map,
     /// Runs that failed.
     pub failed: Vec<Lost>,
+}
+
+impl Findings {
+    /// The runs that failed, if for them no variant could be compared with the first one.
+    pub fn nothing_for(&self) -> Option<&Lost> {
+        let none = self.variants.iter().all(|variant| variant.gain.is_none());
+        self.failed.first().filter(|_| none)
+    }
 }
 
 /// A variant over all settings.
@@ -358,13 +366,8 @@ impl OfVariant {
 
 /// Distinct values of a factor, in the design's order.
 fn distinct<'l>(levels: impl Iterator<Item = &'l Level>) -> Vec<&'l Level> {
-    let mut all: Vec<&Level> = Vec::new();
-    for level in levels {
-        if !all.contains(&level) {
-            all.push(level);
-        }
-    }
-    all
+    let mut seen = HashSet::new();
+    levels.filter(|level| seen.insert(&level.text)).collect()
 }
 
 fn winners(design: &Design, groups: &[String], cells: &[Cell]) -> Vec<Winner> {

@@ -158,9 +158,24 @@ impl Inputs {
         &self.machines[input]
     }
 
-    /// A workload that was added, fitted to this machine.
+    /// A workload that was added, fitted to this machine. A recording is read for each machine.
+    ///
+    /// # Errors
+    /// It does not fit, or the recording is another one by now.
     pub fn job(&self, input: &Input, machine: &Machine) -> Result<Job, Failure> {
-        self.workloads[input].clone().fit(machine)
+        let job = self.workloads[input].clone();
+        let recording = match &job {
+            Job::Recording(path) => Some(path.clone()),
+            _ => None,
+        };
+        let fitted = job.fit(machine)?;
+        if let Some(path) = recording
+            && Digest::of_file(&path).ok() != input.digest
+        {
+            let name = path.display();
+            return Err(Failure::input(format!("{name} has changed meanwhile; start again")));
+        }
+        Ok(fitted)
     }
 }
 
@@ -179,7 +194,34 @@ fn unreadable(name: &str, error: &std::io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use record::import::{import, survey};
+
     use super::*;
+
+    /// A task that works on the first of two CPUs.
+    fn recording(name: &str) -> Vec<u8> {
+        let text = format!(
+            "<idle>-0 [000] 1.000100: sched_waking: comm={name} pid=7 prio=120 target_cpu=000\n\
+             <idle>-0 [000] 1.000200: sched_switch: swapper/0:0 [120] R ==> {name}:7 [120]\n\
+             {name}-7 [000] 1.100200: sched_switch: {name}:7 [120] S ==> swapper/0:0 [120]\n"
+        );
+        let found = survey(text.as_bytes()).unwrap();
+        import(text.as_bytes(), &found, name, Vec::new()).unwrap().0
+    }
+
+    #[test]
+    fn a_recording_that_is_another_one_by_now_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.trace");
+        std::fs::write(&path, recording("one")).unwrap();
+        let mut inputs = Inputs::default();
+        let input = inputs.add_workload(path.to_str().unwrap()).unwrap();
+        let machine = machine::find("plain-2").unwrap();
+        assert_eq!(inputs.job(&input, &machine).unwrap().model().unwrap().tasks[0].name, "one");
+        std::fs::write(&path, recording("two")).unwrap();
+        let refused = inputs.job(&input, &machine).unwrap_err().to_string();
+        assert!(refused.ends_with("own.trace has changed meanwhile; start again"), "{refused}");
+    }
 
     #[test]
     fn a_file_counts_by_its_contents_and_what_comes_along_by_its_name() {

@@ -22,7 +22,7 @@ mod tune;
 
 pub use design::{Design, Purpose, Setting, Space, Variant};
 pub use digest::Digest;
-pub use findings::{Findings, Shown, each, findings};
+pub use findings::{Findings, Lost, Shown, each, findings};
 pub use input::{Input, Inputs};
 pub use measured::{Measured, OfProgram, Waits};
 pub use objective::{NoObjective, Objective};

@@ -49,10 +49,11 @@ pub fn missing<'s>(
 }
 
 /// Checks that each policy can be simulated, each workload on each machine, and that the objective's programs are there.
+/// Returns stages that it has made, for the runs.
 ///
 /// # Errors
 /// The user's input is bad.
-pub fn check(design: &Design) -> Result<(), Failure> {
+pub fn check(design: &Design) -> Result<Stages, Failure> {
     let (mut seen, stages) = (BTreeSet::new(), Stages::default());
     for setting in design.settings.iter().chain(&design.held_out) {
         for variant in setting.variants.iter() {
@@ -65,7 +66,7 @@ pub fn check(design: &Design) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    Ok(stages)
 }
 
 /// Does these runs, so many at a time, and keeps each result when it is there; then it calls `step`, whose error ends it.
@@ -178,8 +179,7 @@ mod tests {
             Design::parse("it.toml", DESIGN, "".as_ref(), Purpose::Sweep).unwrap(),
             Digest::of(b"it"),
         );
-        let stages = Stages::default();
-        check(&design).unwrap();
+        let stages = check(&design).unwrap();
         let results = |threads: usize| {
             let mut store = Store::open(&folder.path().join(threads.to_string())).unwrap();
             let all = missing(&design, &store, program);

@@ -80,6 +80,20 @@ fn whole_lines(path: &Path) -> usize {
 }
 
 #[test]
+fn a_sweep_in_which_nothing_can_be_compared_fails() {
+    let folder = Folder::new();
+    let short = SWEEP.replace("[knobs", "limit = '1ms'\n[knobs");
+    fs::write(folder.at("it.toml"), short).unwrap();
+    let output = folder.output("sweep it.toml -q");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("paceline: nothing can be compared, as default failed:"), "{said}");
+    assert!(
+        String::from_utf8(output.stdout).unwrap().contains("160 runs failed") || said.len() > 1
+    );
+}
+
+#[test]
 fn a_figure_that_is_kept_is_not_measured_again() {
     let folder = Folder::new();
     let repro = || {
