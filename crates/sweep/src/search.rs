@@ -3,8 +3,8 @@
 //!
 //! Successive halving over seeds (Karnin, Koren and Somekh 2013): many candidates have few runs each, the better ones
 //! have more, and new candidates come up around these. All candidates have the same seeds, and each is compared with the
-//! defaults under the same seed, so what chance does to all of them alike counts for none. A round that gains no more
-//! than chance may is the last one.
+//! defaults under the same seed, so what chance does to all of them alike counts for none. From the second round on, the
+//! search ends when a round improves the best gain by less than its standard error.
 
 use std::collections::BTreeMap;
 
@@ -129,7 +129,7 @@ pub fn search<R: Response>(
     search.add(first, FIRST)?;
     let mut width = 0.5 / (4.0 + 4.0 * axes.len() as f64).powf(1.0 / axes.len() as f64);
     for round in 0..ROUNDS {
-        let before = search.most();
+        let (before, failed) = (search.most(), search.failed());
         let leaders = search.leaders(LEADERS);
         let near: Vec<Place> = leaders
             .iter()
@@ -141,13 +141,23 @@ pub fn search<R: Response>(
         let leaders = search.leaders(LEADERS + 1);
         search.more(&leaders, FIRST + 1 + u64::from(round))?;
         width /= 2.0;
-        if round > 0 && search.most() - before < search.chance().max(ALIKE) {
+        // After a leader failed, the best gain is another candidate's.
+        let is_known = round > 0 && search.failed() == failed;
+        if is_known && search.most() - before < search.chance().max(ALIKE) {
             break;
         }
     }
-    let last = search.nearest_to_defaults(defaults.at);
     search.most += kept_back();
-    search.more(&last, LAST)?;
+    loop {
+        let last = search.nearest_to_defaults(defaults.at);
+        let stands = |search: &Search<R>| last.iter().any(|name| !search.all[name].failed);
+        // If those fail with the last seeds, the next ones have their turn.
+        let stood = stands(&search);
+        search.more(&last, LAST)?;
+        if !stood || stands(&search) {
+            break;
+        }
+    }
     let mut all: Vec<Candidate> = search.all.into_values().collect();
     let sure = |it: &Candidate| !it.failed && it.gains.len() as u64 >= LAST;
     let most =
@@ -207,10 +217,16 @@ impl<R: Response> Search<'_, R> {
         self.all.values().map(|it| self.smooth(it)).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// The standard error of the best candidate's gain; candidates differ alike by seed.
+    /// Candidates that failed.
+    fn failed(&self) -> usize {
+        self.all.values().filter(|it| it.failed).count()
+    }
+
+    /// The standard error of the best candidate's gain. All candidates are taken to have the same variance over seeds.
     fn chance(&self) -> f64 {
         let (mut squares, mut free) = (0.0, 0);
-        for it in self.all.values().filter(|it| !it.place.is_empty() && it.gains.len() > 1) {
+        let known = |it: &&Candidate| !it.failed && !it.place.is_empty() && it.gains.len() > 1;
+        for it in self.all.values().filter(known) {
             squares += it.gains.iter().map(|gain| (gain - it.mean()).powi(2)).sum::<f64>();
             free += it.gains.len() - 1;
         }
@@ -448,6 +464,35 @@ mod tests {
             // The best one has had all seeds, and none is listed that had no run.
             assert_eq!(all[0].gains.len() as u64, LAST);
             assert!(!all[0].place.is_empty() && others().all(|it| !it.gains.is_empty()));
+        }
+    }
+
+    /// Candidates that break a limit with a later seed leave the search to others.
+    #[test]
+    fn candidates_that_fail_late_end_no_search() {
+        struct Late(Planted, u64);
+        impl Response for Late {
+            type Error = Infallible;
+
+            fn name(&self, place: &[f64]) -> String {
+                self.0.name(place)
+            }
+
+            fn gains(&mut self, wanted: &[(String, u64)]) -> Result<Vec<Option<f64>>, Infallible> {
+                let all = self.0.gains(wanted)?.into_iter().zip(wanted);
+                let at = |name: &str| name.split(' ').next().unwrap().parse::<f64>().unwrap();
+                let fails = |(name, seed): &(String, u64)| *seed >= self.1 && at(name) > 0.8;
+                Ok(all.map(|(gain, one)| gain.filter(|_| !fails(one))).collect())
+            }
+        }
+        for number in 0..20 {
+            for from in [FIRST, LAST - 1] {
+                let of: fn(&[f64]) -> f64 = |x| 0.5 * (x[0] + x[1]);
+                let mut late = Late(Planted { axes: TWO, of, number, noise: 0.001 }, from);
+                let defaults = Defaults { name: "defaults", at: &[0.0; 2], keep: true };
+                let all = search(&mut late, TWO, defaults, 200).unwrap();
+                assert!(all[0].mean() > 0.6, "{number}, from seed {from}: {:?}", all[0]);
+            }
         }
     }
 
