@@ -16,7 +16,7 @@ const LOAD: &str = r#"{"global": {"duration": 5}, "tasks": {
     "hog": {"instance": 8, "run": 10000, "loop": -1},
     "web": {"instance": 8, "run": 500, "sleep": 9500, "loop": -1}}}"#;
 
-/// A sweep has at most 1,000 seeds.
+/// A sweep has at most 1,000 seeds, so 10,000 runs need ten policies.
 const POLICIES: [&str; 10] = [
     "default",
     "flsched",
@@ -30,7 +30,7 @@ const POLICIES: [&str; 10] = [
     "paceline",
 ];
 
-/// So many parts, in each of which all three take a turn.
+/// The runs are split into this many parts. Each part is done in all three ways.
 const PARTS: usize = 10;
 
 /// The time that something took: of all CPUs, and of a clock on the wall.

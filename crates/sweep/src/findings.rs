@@ -51,10 +51,15 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// The runs that failed, if for them no variant could be compared with the first one.
+    /// The runs that failed, if for them no variant can be compared with the first one.
     pub fn nothing_for(&self) -> Option<&Lost> {
-        let none = self.variants.iter().all(|variant| variant.gain.is_none());
-        self.failed.first().filter(|_| none)
+        let (base, others) = self.variants.split_first()?;
+        let compared = if others.is_empty() { std::slice::from_ref(base) } else { others };
+        if compared.iter().any(|variant| variant.gain.is_some()) {
+            return None;
+        }
+        let of_base = self.failed.iter().find(|lost| lost.label == self.base);
+        of_base.or_else(|| self.failed.first())
     }
 }
 

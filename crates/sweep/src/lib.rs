@@ -29,5 +29,5 @@ pub use objective::{NoObjective, Objective};
 pub use perform::{Missing, check, missing, perform};
 pub use run::{Came, Run, Stage, Stages};
 pub use statistics::Mean;
-pub use store::Store;
+pub use store::{Data, Entry, Store};
 pub use tune::{Answer, Perform, Tried, Tuned, tune};

@@ -19,8 +19,6 @@ use terminal::Failure;
 use crate::digest::Digest;
 use crate::run::{Came, Run};
 
-/// The first line of such a file.
-const FIRST: &str = r#"{"paceline":"results of a sweep","format":1}"#;
 /// No line is longer: a longer one is no line of such a file.
 const LINE_MAX: u64 = 64 << 20;
 /// What stands before a line's checksum.
@@ -30,6 +28,16 @@ const SUM: &str = r#","sum":""#;
 pub trait Data: Serialize + DeserializeOwned {}
 
 impl<T: Serialize + DeserializeOwned> Data for T {}
+
+/// What came of a run, as a file keeps it.
+pub trait Entry: Data {
+    /// What such a file has in it, in words.
+    const WHAT: &str;
+}
+
+impl Entry for Came {
+    const WHAT: &str = "results of a sweep";
+}
 
 /// Results by the digests of their runs. A run is an `R`; what came of it is a `C`, which JSON has as an object.
 #[derive(Debug)]
@@ -53,7 +61,12 @@ struct Line<R, C> {
     came: C,
 }
 
-impl<R: Data, C: Data> Store<R, C> {
+impl<R: Data, C: Entry> Store<R, C> {
+    /// The first line of such a file.
+    fn first() -> String {
+        format!(r#"{{"paceline":"{}","format":1}}"#, C::WHAT)
+    }
+
     /// Opens a file of results, or makes one. No other sweep can use it meanwhile.
     ///
     /// # Errors
@@ -61,12 +74,12 @@ impl<R: Data, C: Data> Store<R, C> {
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let mut store = Store::at(path, OpenOptions::new().read(true).append(true).create(true))?;
         flock(&store.file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| unusable(path, &"another sweep writes to it"))?;
+            .map_err(|_| unusable(path, &"another process writes to it"))?;
         store.find_lines()?;
         // What was cut goes; the next line has to begin a line.
         store.file.set_len(store.end).map_err(|error| store.unwritable(&error))?;
         if store.end == 0 {
-            store.append(&format!("{FIRST}\n"))?;
+            store.append(&(Self::first() + "\n"))?;
         }
         Ok(store)
     }
@@ -113,9 +126,10 @@ impl<R: Data, C: Data> Store<R, C> {
             let whole = line.last() == Some(&b'\n');
             if self.end == 0 {
                 // A new file, or one that was cut in its first line.
-                let is_cut = !whole && FIRST.as_bytes().starts_with(&line);
-                if !is_cut && line != format!("{FIRST}\n").as_bytes() {
-                    let why = "it has something else in it than results of a sweep";
+                let first = Self::first();
+                let is_cut = !whole && first.as_bytes().starts_with(&line);
+                if !is_cut && line != (first + "\n").as_bytes() {
+                    let why = format!("it has something else in it than {}", C::WHAT);
                     return Err(unusable(&self.path, &why));
                 }
                 if !whole {
@@ -342,7 +356,7 @@ mod tests {
         let own = folder.path().join("own.results");
         let first = Results::open(&own).unwrap();
         assert!(
-            Results::open(&own).unwrap_err().to_string().contains("another sweep writes to it")
+            Results::open(&own).unwrap_err().to_string().contains("another process writes to it")
         );
         first.release();
         Results::open(&own).unwrap();
