@@ -5,14 +5,15 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sweep::{Digest, Store};
+use sweep::{Digest, Entry, Store};
 use terminal::Failure;
 
 use crate::kind::Sample;
+use crate::paper::Paper;
 use crate::views::Chart;
 
 /// A figure or a chart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Name {
     /// The paper's name.
     pub paper: String,
@@ -20,6 +21,13 @@ pub struct Name {
     pub name: String,
     /// With fewer boots, seeds and sizes.
     pub quick: bool,
+}
+
+impl Name {
+    /// Of a paper's figure or chart.
+    pub fn new(paper: &Paper, name: &str, quick: bool) -> Self {
+        Name { paper: paper.name.clone(), name: name.to_string(), quick }
+    }
 }
 
 /// What was measured of it.
@@ -34,7 +42,7 @@ pub enum Taken {
 
 impl Taken {
     /// Whether a file can hold it: JSON has no infinite numbers.
-    fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         match self {
             Taken::Figure(of) => of.values.iter().chain(&of.ideal).all(|value| value.is_finite()),
             Taken::Chart(_) => true,
@@ -49,8 +57,12 @@ pub struct Kept {
     program: Digest,
 }
 
+impl Entry for Taken {
+    const WHAT: &str = "figures of papers";
+}
+
 impl Kept {
-    /// In this file, of this program. Another build's figures are other figures.
+    /// Opens the file of figures of this program. Another build's figures are other figures.
     ///
     /// # Errors
     /// The file is in use, cannot be written, or has something else in it.
@@ -87,9 +99,9 @@ impl Kept {
         }
     }
 
-    /// The program that figures belong to.
-    pub fn program(&self) -> Digest {
-        self.program
+    /// Lets other processes write to the file.
+    pub fn release(&self) {
+        self.store.iter().for_each(Store::release);
     }
 
     /// A note about lines of the file that cannot be used.

@@ -48,13 +48,13 @@ pub struct Tuned {
 enum TunedValue {
     /// How many times as good as the defaults it is in the guest.
     Gain,
-    /// How far that is from what the search has told, as a part of it; 0: within the range that it told.
+    /// How far that is from what the search has predicted, as a part of it; 0: within the range that it told.
     Distance,
 }
 
 impl Kind for Tuned {
     fn take(&self, lab: &mut Laboratory) -> Result<Sample, Failure> {
-        let found = self.found(lab)?;
+        let found = self.found(lab).map_err(Failure::Run)?;
         let value = |one: &Found| match self.value {
             TunedValue::Gain => one.guest,
             TunedValue::Distance => distance(one),
@@ -88,23 +88,23 @@ fn distance(Found { sim, guest }: &Found) -> f64 {
     if within { 0.0 } else { (guest / sim.mean - 1.0).abs() }
 }
 
-/// Found for each recorded run, or why nothing was.
-type All = Rc<Vec<Result<Found, String>>>;
+/// Found for each recorded run, or why nothing was; or why no run could be confirmed.
+type All = Result<Rc<Vec<Result<Found, String>>>, String>;
 
 /// Searches that have been made and confirmed, by all but the value that is taken.
 #[derive(Default)]
 struct Searches(BTreeMap<String, All>);
 
 impl Tuned {
-    fn found(&self, lab: &mut Laboratory) -> Result<All, Failure> {
+    fn found(&self, lab: &mut Laboratory) -> All {
         let Tuned { experiment, machine, from, of, knobs, objective, .. } = self;
         let key = format!("{:?}", (experiment, machine, from, of, knobs, objective));
         if let Some(known) = lab.kept::<Searches>().0.get(&key) {
-            return Ok(Rc::clone(known));
+            return known.clone();
         }
-        let all = Rc::new(self.searched(lab)?);
-        lab.kept::<Searches>().0.insert(key, Rc::clone(&all));
-        Ok(all)
+        let all = self.searched(lab).map(Rc::new).map_err(|failure| failure.to_string());
+        lab.kept::<Searches>().0.insert(key, all.clone());
+        all
     }
 
     fn searched(&self, lab: &mut Laboratory) -> Result<Vec<Result<Found, String>>, Failure> {
@@ -114,13 +114,17 @@ impl Tuned {
         let mut best = Vec::new();
         for run in recorded {
             lab.progress.phase(&format!("tuning {} for boot {}", self.of, run.boot));
-            best.push(self.tuned(run, objective.clone())?.ok_or(run.boot));
+            best.push(match self.tuned(run, objective.clone()) {
+                Ok(Some(found)) => Ok(found),
+                Ok(None) => Err(format!("boot {}: the search found nothing to gain", run.boot)),
+                Err(failure) => Err(format!("boot {}: {failure}", run.boot)),
+            });
         }
         let labels: BTreeSet<&str> =
             best.iter().flatten().map(|(label, _)| label.as_str()).collect();
         let confirmed = self.confirmed(lab, &labels)?;
         let found = best.into_iter().map(|best| match best {
-            Err(boot) => Err(format!("boot {boot}: the search found nothing to gain")),
+            Err(why) => Err(why),
             Ok((label, sim)) => match gain(&confirmed, &label, &self.of, &objective) {
                 Some(guest) => Ok(Found { sim, guest }),
                 None => Err(format!("{label}: the guest did not measure {objective}")),
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gain_within_the_range_is_as_foretold() {
+    fn a_gain_within_the_range_is_as_predicted() {
         let found = |guest| {
             let sim = Mean { mean: 1.5, low: Some(1.4), high: Some(1.6) };
             distance(&Found { sim, guest })
