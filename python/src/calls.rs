@@ -41,7 +41,8 @@ impl Calls {
     /// Calls Python from Rust's work, which an exception ends.
     pub fn heeded(&self, call: impl FnOnce(Python<'_>) -> PyResult<()>) -> Result<(), Failure> {
         Python::attach(call).map_err(|error| {
-            *locked(&self.raised) = Some(error);
+            // Ctrl-C may be followed by what it causes.
+            locked(&self.raised).get_or_insert(error);
             Failure::run("stopped")
         })
     }
@@ -58,11 +59,11 @@ impl Calls {
     pub fn done<T: DeserializeOwned>(
         &self,
         py: Python<'_>,
+        elsewhere: &Py<PyAny>,
         left: Vec<(String, String)>,
         of: usize,
         mut keep: impl FnMut(usize, T) -> Result<bool, Failure>,
     ) -> PyResult<()> {
-        let Some(elsewhere) = &self.elsewhere else { return Ok(()) };
         for one in elsewhere.bind(py).call1((left,))?.try_iter()? {
             let (at, came): (usize, String) = one?.extract()?;
             if keep(at, read("a result", &came)?).map_err(|failure| raised(&failure))? {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use laboratory::{Job, Name, Reproduction, Request, Taken};
+use laboratory::{Done, Job, Reproduction, Request};
 use pyo3::prelude::*;
 use sweep::Digest;
 use terminal::Progress;
@@ -52,44 +52,40 @@ impl Figures {
         BTreeMap::new()
     }
 
-    /// Measures what the simulator has not measured yet, here or elsewhere, and calls `step` after each job: how many
-    /// are done, and of how many. A job is what shares runs.
-    #[pyo3(signature = (step, elsewhere=None))]
-    fn perform(
-        &self,
-        py: Python<'_>,
-        step: Py<PyAny>,
-        elsewhere: Option<Py<PyAny>>,
-    ) -> PyResult<()> {
-        let calls = Calls::new(step, elsewhere);
+    /// Has `elsewhere` measure what the simulator has not measured yet, and calls `step` after each job: how many are done,
+    /// and of how many. A job is what shares runs.
+    fn perform(&self, py: Python<'_>, step: Py<PyAny>, elsewhere: Py<PyAny>) -> PyResult<()> {
+        let calls = Calls::new(step, Some(elsewhere));
         calls.detached(py, || {
             let mut all = locked(&self.all);
             let mut jobs = all.jobs()?;
             // The largest first: what is begun last should not take longest.
             jobs.sort_by_key(|job| std::cmp::Reverse(job.count()));
-            if calls.elsewhere.is_none() {
-                return jobs.iter().try_for_each(|job| {
-                    all.keep(job.measure()?)?;
-                    calls.heeded(|py| calls.step(py, jobs.len()))
-                });
-            }
-            let named = |job: &Job| (String::from(Digest::of(json(job).as_bytes())), json(job));
-            let left = jobs.iter().map(named).collect();
+            let key = |job: &Job| Digest::of(json(&(self.program, job)).as_bytes());
+            let left = jobs.iter().map(|job| (String::from(key(job)), json(job))).collect();
+            let Some(elsewhere) = &calls.elsewhere else { return Ok(()) };
             calls.heeded(|py| {
-                calls.done(py, left, jobs.len(), |_, done: Vec<(Name, Taken)>| {
+                calls.done(py, elsewhere, left, jobs.len(), |_, done: Vec<Done>| {
                     all.keep(done).map(|()| true)
                 })
             })
         })
     }
 
-    /// All figures as JSON, and as text. What the simulator could not measure is tried again here.
-    fn measured(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        told(py.detach(|| {
+    /// Lets other processes write to the file.
+    fn release(&self) {
+        locked(&self.all).release();
+    }
+
+    /// All figures as JSON, and as text. Those that are missing are measured here, and `step` is called after each.
+    fn measured(&self, py: Python<'_>, step: Py<PyAny>) -> PyResult<(String, String)> {
+        let calls = Calls::new(step, None);
+        calls.detached(py, || {
             let mut all = locked(&self.all);
-            let measured = all.measure(true, &Progress::new(0))?;
+            let step = |_, of| calls.heeded(|py| calls.step(py, of));
+            let measured = all.measure(true, &Progress::new(0), step)?;
             Ok((measured.json(), measured.text()))
-        }))
+        })
     }
 }
 

@@ -257,9 +257,9 @@ impl Sweep {
     ) -> Result<(), Failure> {
         match &calls.elsewhere {
             _ if left.is_empty() => Ok(()),
-            Some(_) => calls.heeded(|py| {
+            Some(elsewhere) => calls.heeded(|py| {
                 let runs = left.iter().map(|(key, run)| (String::from(*key), json(run)));
-                calls.done(py, runs.collect(), of, |at, came: Came| {
+                calls.done(py, elsewhere, runs.collect(), of, |at, came: Came| {
                     let (key, run) = &left[at];
                     let is_new = !store.has(*key);
                     if is_new {

@@ -103,7 +103,7 @@ def test_figures_of_a_paper_on_a_cluster_are_those_of_one_machine(cluster: Clust
     assert figures.equals(local.figures)
     figures = figures.set_index("name")
     assert all(figures["holds"][name] for name in names[:3])
-    assert figures["holds"][names[3]] is None and "repro` boots" in figures["why"][names[3]]
+    assert figures["holds"][names[3]] is None and "repro` measures it" in figures["why"][names[3]]
 
 
 def test_workers_that_are_killed_lose_and_repeat_no_result(cluster: Cluster, folder: Path) -> None:
@@ -139,6 +139,16 @@ def test_a_worker_with_another_build_is_refused(cluster: Cluster, folder: Path) 
         with pytest.raises(paceline.InputError, match="1 workers run another build of paceline"):
             paceline.sweep(DESIGN, results="cluster", client=client)
     assert len(lines(folder / "cluster")) == 1, "no result is kept"
+
+
+def test_a_cluster_without_workers_is_told_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    from paceline import _cluster
+
+    monkeypatch.setattr(_cluster, "WORKERS_S", 0.5)
+    with Client(scheduler_file=str(cluster.file)) as client:
+        for _ in range(2):
+            with pytest.raises(paceline.RunError, match="the cluster has no workers; start some"):
+                paceline.repro("cas", "tlb-all-1", quick=True, results="figures", client=client)
 
 
 def test_a_run_that_cannot_be_done_is_the_clients_error(cluster: Cluster, folder: Path) -> None:

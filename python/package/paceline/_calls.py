@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -372,16 +373,22 @@ def _toml(design: Mapping[str, Any]) -> str:
     return text
 
 
-def _step(progress: bool | Callable[[int, int], object]) -> Callable[[int, int], object]:
-    """What is called after each simulation: how many are done, and of how many."""
-    if callable(progress):
-        return progress
+@contextmanager
+def _steps(progress: bool | Callable[[int, int], object], what: str) -> Iterator[Callable[[int, int], object]]:
+    """What is called after each simulation, or whatever is done: how many are done, and of how many."""
+    shown = False
 
     def step(done: int, of: int) -> None:
+        nonlocal shown
         if progress and (done == of or done % max(1, of // 100) == 0):
-            print(f"\r{done} of {of} simulations", end="\n" if done == of else "", flush=True)
+            print(f"\r{done} of {of} {what}", end="", flush=True)
+            shown = True
 
-    return step
+    try:
+        yield progress if callable(progress) else step
+    finally:
+        if shown:
+            print()
 
 
 @dataclass(frozen=True)
@@ -489,7 +496,8 @@ def sweep(
     name, text, folder = _text_of(design)
     native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, False)
     try:
-        native.perform(_jobs(jobs), _step(progress), _elsewhere(native, client))
+        with _steps(progress, "simulations") as step:
+            native.perform(_jobs(jobs), step, _elsewhere(native, client))
     finally:
         # What was found stays in use, and the same file may be asked for more.
         native.release()
@@ -552,7 +560,8 @@ def tune(
     native = _paceline.Sweep(name, text, folder, _results(results), _paceline.__file__, True)
     try:
         budget = _whole("budget", budget, 10, 10**6)
-        found = json.loads(native.tune(_jobs(jobs), budget, _step(progress), _elsewhere(native, client)))
+        with _steps(progress, "simulations at most") as step:
+            found = json.loads(native.tune(_jobs(jobs), budget, step, _elsewhere(native, client)))
     finally:
         native.release()
     gain = found["gain"] or {}
@@ -597,6 +606,14 @@ def repro(
     """
     names = [only] if isinstance(only, str) else list(only)
     native = _paceline.Figures(name, names, quick, _results(results), _paceline.__file__)
-    native.perform(_step(progress), _elsewhere(native, client))
-    figures, text = native.measured()
+    try:
+        elsewhere = _elsewhere(native, client)
+        if elsewhere is not None:
+            with _steps(progress, "jobs") as step:
+                native.perform(step, elsewhere)
+        # After a cluster there is little left to do.
+        with _steps(progress if elsewhere is None else False, "figures") as step:
+            figures, text = native.measured(step)
+    finally:
+        native.release()
     return Reproduced(json.loads(figures), text)

@@ -28,6 +28,8 @@ WAITING = 2
 #: A batch that takes so many times the median, and at least so long, is done a second time elsewhere.
 STRAGGLES = 5.0
 STRAGGLES_S = 10.0
+#: A cluster without workers is waited for so long.
+WORKERS_S = 30.0
 #: A batch may lose so many workers. Then it is likely what kills them.
 LOSSES = 10
 
@@ -74,12 +76,14 @@ class Cluster:
     """A cluster that does runs of a sweep, or measures figures."""
 
     def __init__(self, native: _paceline.Sweep | _paceline.Figures, client: Any) -> None:
-        self._work = _run if isinstance(native, _paceline.Sweep) else _figures
+        self._are_runs = isinstance(native, _paceline.Sweep)
+        self._work = _run if self._are_runs else _figures
         self._program = native.program
         self._contents = native.contents()
         self._client = client
         self._sent: Any = None
-        self._batches = _Batches()
+        # A job of figures may take an hour: it is no part of a batch.
+        self._batches = _Batches(None if self._are_runs else 1)
 
     def done(self, left: list[tuple[str, str]]) -> Iterator[tuple[int, str]]:
         """Do runs, of each its key and itself. Yield the number of each with what came of it, as they come."""
@@ -115,7 +119,8 @@ class Cluster:
                 future = _next(completed)
                 if future is None:
                     # Batches that wait for a thread do not straggle: only where all run can one be late.
-                    if len(pending) <= self._threads():
+                    # Jobs of figures take from a second to an hour, so that none is late.
+                    if self._are_runs and len(pending) <= self._threads():
                         for task in list(pending.values()):
                             if task.number not in repeated and time.monotonic() - task.begun > batches.straggles_s():
                                 repeated.add(task.number)
@@ -156,7 +161,11 @@ class Cluster:
                 future.cancel()
 
     def _check(self) -> None:
-        """Refuse workers with another build."""
+        """Refuse workers with another build, and a cluster without any."""
+        try:
+            self._client.wait_for_workers(1, timeout=WORKERS_S)
+        except TimeoutError:
+            raise RunError("the cluster has no workers; start some, and call again") from None
         builds = self._client.run(_same_build, self._program).items()
         others = {address: build for address, build in builds if build}
         if others:
@@ -200,7 +209,9 @@ def _next(completed: Any) -> Any:
 class _Batches:
     """Runs in batches of about the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int | None) -> None:
+        """``size``: runs of a batch; None: as many as take about as long."""
+        self._fixed = size
         self._left = range(0)
         self._most = 1
         self._size = 1
@@ -217,7 +228,7 @@ class _Batches:
         # Until the first is back, it is not known how long a run takes.
         size = 1 if self._each_s is None else max(1, int(BATCH_S / max(self._each_s, 1e-6)))
         # The next runs may take much longer than the last.
-        size = self._size = min(size, 2 * self._size, self._most)
+        size = self._size = self._fixed or min(size, 2 * self._size, self._most)
         batch, self._left = self._left[:size], self._left[size:]
         return batch
 
