@@ -310,6 +310,7 @@ mod guest {
             "tune --policy flsched --objective p99:pulse --workload load.json --confirm vm --json";
         let json: serde_json::Value = serde_json::from_str(&folder.says(words)).unwrap();
         assert_eq!(json["confirmed"]["ground"], "vm");
-        assert!(json["confirmed"]["wait_p99"].as_f64().unwrap() < 0.9, "{json}");
+        // The objective, and not waits of all tasks: those of hogs are a matter of chance.
+        assert!(json["confirmed"]["gain"]["mean"].as_f64().unwrap() > 1.0, "{}", json["confirmed"]);
     }
 }
