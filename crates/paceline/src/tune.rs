@@ -10,9 +10,8 @@ use comparison::{Contender, Job, Plan, replay};
 use measuring::THIS;
 use report::text::digits;
 use serde::Serialize;
-use sweep::{Design, Mean, Measured, Objective, Purpose, Space, Tuned, show};
+use sweep::{Design, Mean, Objective, Purpose, Space, Tuned, paired, show};
 use terminal::{Failure, Progress, interrupt, output, shell};
-use trace::Outcome;
 
 use crate::cli::{Cli, Real, Record, Tune, Verb};
 use crate::sweeps::{
@@ -209,13 +208,8 @@ fn confirm(
         return Err(cut);
     }
     let (mut gains, mut waits, mut kept) = (Vec::new(), Vec::new(), true);
-    let (bases, owns): (Vec<&Outcome>, Vec<&Outcome>) =
-        measured.outcomes.iter().partition(|it| it.policy == plan.contenders[0].label());
-    for own in owns {
-        let Some(base) = bases.iter().find(|it| (it.boot, it.run) == (own.boot, own.run)) else {
-            continue;
-        };
-        let (own, base) = (Measured::of(own), Measured::of(base));
+    let [base, own] = [0, 1].map(|at| plan.contenders[at].label());
+    for (own, base) in paired(&measured.outcomes, own, base) {
         gains.extend(objective.ratio(&own, &base).map(f64::ln));
         waits.push(own.wait.longer_than(base.wait).ln());
         kept &= objective.holds(&own);

@@ -24,7 +24,7 @@ pub use design::{Design, Purpose, Setting, Space, Variant};
 pub use digest::Digest;
 pub use findings::{Findings, Lost, Shown, each, findings};
 pub use input::{Input, Inputs};
-pub use measured::{Measured, OfProgram, Waits};
+pub use measured::{Measured, OfProgram, Waits, paired};
 pub use objective::{NoObjective, Objective};
 pub use perform::{Missing, check, missing, perform};
 pub use run::{Came, Run, Stage, Stages};

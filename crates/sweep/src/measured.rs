@@ -128,6 +128,19 @@ impl Measured {
     }
 }
 
+/// Runs of two policies on a kernel, each with the other's of the same boot and round.
+pub fn paired<'o>(
+    outcomes: &'o [Outcome],
+    own: &'o str,
+    base: &'o str,
+) -> impl Iterator<Item = (Measured, Measured)> + 'o {
+    outcomes.iter().filter(move |run| run.policy == own).filter_map(move |own| {
+        let beside = |run: &&Outcome| (run.boot, run.run) == (own.boot, own.run);
+        let base = outcomes.iter().filter(|run| run.policy == base).find(beside)?;
+        Some((Measured::of(own), Measured::of(base)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

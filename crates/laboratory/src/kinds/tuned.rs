@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::rc::Rc;
 use std::thread::available_parallelism;
 
-use ::sweep::{Answer, Design, Digest, Mean, Measured, Objective, Space, Stages, Store};
+use ::sweep::{Design, Digest, Mean, Objective, Space, Stages, Store, paired};
 use comparison::Contender;
 use report::stats::median;
 use serde::Deserialize;
@@ -170,18 +170,13 @@ impl Tuned {
         let tuned = ::sweep::tune(&design, &mut store, program, BUDGET, |left, store| {
             ::sweep::perform(left, on, store, threads, || Ok(()))
         })?;
-        let found = tuned.best.zip(tuned.gain);
-        Ok(found.filter(|_| tuned.answer == Answer::Found))
+        Ok(tuned.best.zip(tuned.gain))
     }
 }
 
 /// How many times as good a policy is as another in the same boots: the median.
 fn gain(outcomes: &[Outcome], own: &str, base: &str, objective: &Objective) -> Option<f64> {
-    let gains = outcomes.iter().filter(|run| run.policy == own).filter_map(|own| {
-        let beside = |run: &&Outcome| (run.boot, run.run) == (own.boot, own.run);
-        let base = outcomes.iter().filter(|run| run.policy == base).find(beside)?;
-        objective.ratio(&Measured::of(own), &Measured::of(base))
-    });
+    let gains = paired(outcomes, own, base).filter_map(|(own, base)| objective.ratio(&own, &base));
     median(&gains.collect::<Vec<_>>())
 }
 
