@@ -14,15 +14,14 @@ use crate::convert::{locked, raised, read, told};
 pub struct Calls {
     /// Called after each simulation: how many are done, and of how many.
     step: Py<PyAny>,
-    pub elsewhere: Option<Py<PyAny>>,
     count: AtomicUsize,
     /// An exception of these calls.
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Calls {
-    pub fn new(step: Py<PyAny>, elsewhere: Option<Py<PyAny>>) -> Self {
-        Calls { step, elsewhere, count: AtomicUsize::new(0), raised: Mutex::new(None) }
+    pub fn new(step: Py<PyAny>) -> Self {
+        Calls { step, count: AtomicUsize::new(0), raised: Mutex::new(None) }
     }
 
     /// Works while other Python threads run. What Python raised meanwhile is raised again.

@@ -35,8 +35,9 @@ impl Figures {
         told(py.detach(|| {
             let program = digest_of(&module)?;
             let request = Request { name, only, quick, ..Request::default() };
-            let all = Mutex::new(Reproduction::new(request, Some(&results), program)?);
-            Ok(Figures { all, program })
+            let mut all = Reproduction::new(request)?;
+            all.keep_in(&results, program)?;
+            Ok(Figures { all: Mutex::new(all), program })
         }))
     }
 
@@ -55,7 +56,7 @@ impl Figures {
     /// Has `elsewhere` measure what the simulator has not measured yet, and calls `step` after each job: how many are done,
     /// and of how many. A job is what shares runs.
     fn perform(&self, py: Python<'_>, step: Py<PyAny>, elsewhere: Py<PyAny>) -> PyResult<()> {
-        let calls = Calls::new(step, Some(elsewhere));
+        let calls = Calls::new(step);
         calls.detached(py, || {
             let mut all = locked(&self.all);
             let mut jobs = all.jobs()?;
@@ -63,9 +64,8 @@ impl Figures {
             jobs.sort_by_key(|job| std::cmp::Reverse(job.count()));
             let key = |job: &Job| Digest::of(json(&(self.program, job)).as_bytes());
             let left = jobs.iter().map(|job| (String::from(key(job)), json(job))).collect();
-            let Some(elsewhere) = &calls.elsewhere else { return Ok(()) };
             calls.heeded(|py| {
-                calls.done(py, elsewhere, left, jobs.len(), |_, done: Vec<Done>| {
+                calls.done(py, &elsewhere, left, jobs.len(), |_, done: Vec<Done>| {
                     all.keep(done).map(|()| true)
                 })
             })
@@ -79,7 +79,7 @@ impl Figures {
 
     /// All figures as JSON, and as text. Those that are missing are measured here, and `step` is called after each.
     fn measured(&self, py: Python<'_>, step: Py<PyAny>) -> PyResult<(String, String)> {
-        let calls = Calls::new(step, None);
+        let calls = Calls::new(step);
         calls.detached(py, || {
             let mut all = locked(&self.all);
             let step = |_, of| calls.heeded(|py| calls.step(py, of));

@@ -154,11 +154,12 @@ impl Sweep {
         step: Py<PyAny>,
         elsewhere: Option<Py<PyAny>>,
     ) -> PyResult<()> {
-        let calls = Calls::new(step, elsewhere);
+        let calls = Calls::new(step);
         calls.detached(py, || {
             let mut store = locked(&self.store);
             let left = sweep::missing(&self.design, &*store, self.program).left;
-            self.done(&left, &mut store, jobs, &calls, left.len())
+            let how = (jobs, elsewhere.as_ref());
+            self.done(&left, &mut store, how, &calls, left.len())
         })
     }
 
@@ -172,11 +173,11 @@ impl Sweep {
         step: Py<PyAny>,
         elsewhere: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        let calls = Calls::new(step, elsewhere);
+        let calls = Calls::new(step);
         calls.detached(py, || {
             let mut store = locked(&self.store);
             let perform = |left: &[(Digest, Run)], store: &mut Store| {
-                self.done(left, store, jobs, &calls, budget)
+                self.done(left, store, (jobs, elsewhere.as_ref()), &calls, budget)
             };
             let tuned = sweep::tune(&self.design, &mut store, self.program, budget, perform)?;
             Ok(json(&tuned))
@@ -251,11 +252,11 @@ impl Sweep {
         &self,
         left: &[(Digest, Run)],
         store: &mut Store,
-        jobs: usize,
+        (jobs, elsewhere): (usize, Option<&Py<PyAny>>),
         calls: &Calls,
         of: usize,
     ) -> Result<(), Failure> {
-        match &calls.elsewhere {
+        match elsewhere {
             _ if left.is_empty() => Ok(()),
             Some(elsewhere) => calls.heeded(|py| {
                 let runs = left.iter().map(|(key, run)| (String::from(*key), json(run)));

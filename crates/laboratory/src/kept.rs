@@ -50,10 +50,10 @@ impl Taken {
     }
 }
 
-/// What has been measured already. Without a file, nothing is kept.
+/// What a program has measured already.
 #[derive(Debug)]
 pub struct Kept {
-    store: Option<Store<Name, Taken>>,
+    store: Store<Name, Taken>,
     program: Digest,
 }
 
@@ -66,8 +66,8 @@ impl Kept {
     ///
     /// # Errors
     /// The file is in use, cannot be written, or has something else in it.
-    pub fn new(file: Option<&Path>, program: Digest) -> Result<Self, Failure> {
-        Ok(Kept { store: file.map(Store::open).transpose()?, program })
+    pub fn new(file: &Path, program: Digest) -> Result<Self, Failure> {
+        Ok(Kept { store: Store::open(file)?, program })
     }
 
     fn key(&self, of: &Name) -> Digest {
@@ -76,7 +76,7 @@ impl Kept {
 
     /// Whether it has been measured.
     pub fn has(&self, of: &Name) -> bool {
-        self.store.as_ref().is_some_and(|store| store.has(self.key(of)))
+        self.store.has(self.key(of))
     }
 
     /// What was measured, if it was.
@@ -84,7 +84,7 @@ impl Kept {
     /// # Errors
     /// The file has changed meanwhile.
     pub fn get(&self, of: &Name) -> Result<Option<Taken>, Failure> {
-        self.store.as_ref().map_or(Ok(None), |store| store.get(self.key(of)))
+        self.store.get(self.key(of))
     }
 
     /// Keeps what was measured, unless it is known.
@@ -93,19 +93,19 @@ impl Kept {
     /// The disk is full.
     pub fn put(&mut self, of: &Name, taken: Taken) -> Result<(), Failure> {
         let key = self.key(of);
-        match &mut self.store {
-            Some(store) if !store.has(key) && taken.is_plain() => store.put(key, of, taken),
-            _ => Ok(()),
+        match !self.store.has(key) && taken.is_plain() {
+            true => self.store.put(key, of, taken),
+            false => Ok(()),
         }
     }
 
     /// Lets other processes write to the file.
     pub fn release(&self) {
-        self.store.iter().for_each(Store::release);
+        self.store.release();
     }
 
     /// A note about lines of the file that cannot be used.
     pub fn note(&self) -> Option<String> {
-        self.store.as_ref().and_then(Store::note)
+        self.store.note()
     }
 }

@@ -33,8 +33,7 @@ use indicatif::MultiProgress;
 use terminal::files::{check_writable, write_report};
 use terminal::{Failure, Progress, interrupt, output};
 
-use names::Wanted;
-use reproduction::{Measured, checked};
+use reproduction::Measured;
 
 pub use jobs::{Done, Job};
 pub use kinds::answers::contradictions;
@@ -46,21 +45,22 @@ pub use show::said;
 /// # Errors
 /// The user's input is bad, a gate does not hold, or a run failed.
 pub fn run(request: Request) -> Result<(), Failure> {
-    let papers = checked(&request)?;
+    let mut all = Reproduction::new(request)?;
+    let request = all.request();
     if request.list {
-        let (wanted, style) = (Wanted::new(&papers, &request.only)?, output::style());
-        return output::print(&if request.json { wanted.json() } else { wanted.text(style) });
+        let (text, json) = all.names(output::style())?;
+        return output::print(if request.json { &json } else { &text });
     }
     if let Some(path) = &request.report {
         check_writable(path, "--report")?;
     }
     let _scratch = interrupt::guard()?;
-    check_guests(&request)?;
-    let file = request.keep.as_ref().map(|folder| folder.join("figures.results"));
-    let program = Digest::of_this_program().map_err(Failure::run)?;
-    let mut all = Reproduction::new(request, file.as_deref(), program)?;
-    if let Some(note) = all.note() {
-        output::say(&format!("paceline: {note}"));
+    check_guests(request)?;
+    if let Some(folder) = request.keep.clone() {
+        let program = Digest::of_this_program().map_err(Failure::run)?;
+        if let Some(note) = all.keep_in(&folder.join("figures.results"), program)? {
+            output::say(&format!("paceline: {note}"));
+        }
     }
     let progress = Progress::new(all.count()? as u64);
     let measured = all.measure(false, &progress, |_, _| Ok(()))?;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use report::Style;
 use sweep::Digest;
 use terminal::{Failure, Progress};
 
@@ -91,33 +92,55 @@ pub struct Reproduction {
     request: Request,
     papers: Vec<Paper>,
     since: Option<Since>,
-    kept: Kept,
+    /// None: nothing is kept.
+    kept: Option<Kept>,
     /// Those that failed elsewhere, by the name, and why.
     failed: BTreeMap<Name, String>,
 }
 
 impl Reproduction {
-    /// Takes a request for figures of this program. What the simulator measures is kept in `file`, and what is in there is
-    /// not measured again.
+    /// Takes a request.
     ///
     /// # Errors
-    /// There is no such paper, figure or cell, or a file cannot be used.
-    pub fn new(request: Request, file: Option<&Path>, program: Digest) -> Result<Self, Failure> {
-        let papers = checked(&request)?;
+    /// There is no such paper, figure or cell, or the earlier output cannot be read.
+    pub fn new(request: Request) -> Result<Self, Failure> {
+        let papers = paper::find(&request.name)?;
+        Wanted::new(&papers, &request.only)?;
+        if !request.cells.is_empty() {
+            matrix::check(&papers, &request.cells)?;
+        }
         // A file that cannot be read is told of before runs of hours.
         let since = request.since.as_deref().map(Since::read).transpose()?;
-        let kept = Kept::new(file, program)?;
-        Ok(Reproduction { request, papers, since, kept, failed: BTreeMap::new() })
+        Ok(Reproduction { request, papers, since, kept: None, failed: BTreeMap::new() })
     }
 
-    /// A note about lines of the file that cannot be used.
-    pub fn note(&self) -> Option<String> {
-        self.kept.note()
+    /// Keeps what the simulator measures in a file of this program's figures. What is in it is not measured again. Returns
+    /// a note about lines of it that cannot be used.
+    ///
+    /// # Errors
+    /// The file is in use, cannot be written, or has something else in it.
+    pub fn keep_in(&mut self, file: &Path, program: Digest) -> Result<Option<String>, Failure> {
+        let kept = self.kept.insert(Kept::new(file, program)?);
+        Ok(kept.note())
     }
 
     /// Lets other processes write to the file.
     pub fn release(&self) {
-        self.kept.release();
+        self.kept.iter().for_each(Kept::release);
+    }
+
+    /// What was asked.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The names of all that is wanted, for people and for programs.
+    ///
+    /// # Errors
+    /// There is no such figure.
+    pub fn names(&self, style: Style) -> Result<(String, String), Failure> {
+        let wanted = Wanted::new(&self.papers, &self.request.only)?;
+        Ok((wanted.text(style), wanted.json()))
     }
 
     /// What the simulator has not measured yet, in jobs that can be done anywhere.
@@ -129,7 +152,11 @@ impl Reproduction {
         let mut jobs = Vec::new();
         for Selected { paper, figures, views } in selected(&self.papers, &self.request)? {
             let laboratory = Laboratory::new(paper, Effort::default(), &progress);
-            let is_missing = |name: &str| !self.kept.has(&Name::new(paper, name, quick));
+            let kept = self.kept.as_ref();
+            let is_missing = |name: &str| {
+                let name = Name::new(paper, name, quick);
+                !kept.is_some_and(|kept| kept.has(&name))
+            };
             let sections = paper.sections();
             let figures = figures
                 .into_iter()
@@ -150,9 +177,10 @@ impl Reproduction {
     /// The disk is full.
     pub fn keep(&mut self, done: Vec<Done>) -> Result<(), Failure> {
         for Done { name, taken } in done {
-            match taken {
-                Ok(taken) => self.kept.put(&name, taken)?,
-                Err(why) => _ = self.failed.insert(name, why),
+            match (taken, &mut self.kept) {
+                (Ok(taken), Some(kept)) => kept.put(&name, taken)?,
+                (Ok(_), None) => {}
+                (Err(why), _) => _ = self.failed.insert(name, why),
             }
         }
         Ok(())
@@ -192,15 +220,15 @@ impl Reproduction {
             for figure in one.figures {
                 let name = Name::new(paper, &figure.name, quick);
                 let is_simulated = laboratory.is_simulated(figure);
-                let sample = match (kept.get(&name)?, failed.get(&name)) {
+                let kept = kept.as_mut().filter(|_| is_simulated);
+                let known = kept.as_ref().map_or(Ok(None), |kept| kept.get(&name))?;
+                let sample = match (known, failed.get(&name)) {
                     (Some(Taken::Figure(sample)), _) => Some(Ok(sample)),
                     (_, Some(why)) => Some(Err(Failure::run(why))),
                     _ if simulated && !is_simulated => None,
                     _ => laboratory.sample(figure),
                 };
-                if let Some(Ok(sample)) = &sample
-                    && is_simulated
-                {
+                if let (Some(Ok(sample)), Some(kept)) = (&sample, kept) {
                     kept.put(&name, Taken::Figure(sample.clone()))?;
                 }
                 let was_left_out = sample.is_none() && figure.measure.is_some();
@@ -219,21 +247,19 @@ impl Reproduction {
             }
             for view in one.views {
                 let name = Name::new(paper, &view.name, quick);
+                let is_simulated = laboratory.is_drawn_from_the_simulator(view);
                 // Some cells of a matrix are another chart.
-                let is_kept =
-                    laboratory.is_drawn_from_the_simulator(view) && request.cells.is_empty();
-                let known = if is_kept { kept.get(&name)? } else { None };
+                let kept = kept.as_mut().filter(|_| is_simulated && request.cells.is_empty());
+                let known = kept.as_ref().map_or(Ok(None), |kept| kept.get(&name))?;
                 let chart = match (known, failed.get(&name)) {
                     (Some(Taken::Chart(chart)), _) => Ok(chart),
                     (_, Some(why)) => Err(Failure::run(why)),
-                    _ if simulated && !laboratory.is_drawn_from_the_simulator(view) => {
+                    _ if simulated && !is_simulated => {
                         Err(Failure::run("a guest draws it; `paceline repro` boots one"))
                     }
                     _ => laboratory.chart(view),
                 };
-                if let Ok(chart) = &chart
-                    && is_kept
-                {
+                if let (Ok(chart), Some(kept)) = (&chart, kept) {
                     kept.put(&name, Taken::Chart(chart.clone()))?;
                 }
                 charts.push(Drawn { paper: &paper.name, name: &view.name, chart, quick });
@@ -251,16 +277,6 @@ impl Reproduction {
     pub fn count(&self) -> Result<usize, Failure> {
         Ok(selected(&self.papers, &self.request)?.iter().map(Selected::count).sum())
     }
-}
-
-/// The papers of a request whose names are all known.
-pub fn checked(request: &Request) -> Result<Vec<Paper>, Failure> {
-    let papers = paper::find(&request.name)?;
-    Wanted::new(&papers, &request.only)?;
-    if !request.cells.is_empty() {
-        matrix::check(&papers, &request.cells)?;
-    }
-    Ok(papers)
 }
 
 fn selected<'a>(papers: &'a [Paper], request: &Request) -> Result<Vec<Selected<'a>>, Failure> {
