@@ -173,6 +173,10 @@ static __always_inline void clear_lack(u32 at, u32 why)
 		__sync_fetch_and_add(&nr_away, -1);
 }
 
+/* A CPU came that was not there when the policy was loaded: to load it again is all that is needed.
+ */
+u64 cpu_came;
+
 static __always_inline void set_cpu_gone(s32 cpu, bool gone)
 {
 	u32 at = cpu_index(cpu);
@@ -180,9 +184,10 @@ static __always_inline void set_cpu_gone(s32 cpu, bool gone)
 	if (at >= MAX_CPUS)
 		return;
 	/* The tables were made for the CPUs that were there when the policy was loaded. */
-	if (!gone && (at >= nr_cpus || cpu_missing[at]))
+	if (!gone && (at >= nr_cpus || cpu_missing[at])) {
+		cpu_came = 1;
 		scx_bpf_error("a CPU came that was not there when this was loaded: load it again");
-	else if (gone)
+	} else if (gone)
 		set_lack(at, CPU_GONE);
 	else
 		clear_lack(at, CPU_GONE);

@@ -18,7 +18,7 @@ struct exit_record {
 };
 
 #ifdef __bpf__
-struct exit_record exit_record SEC(".data.exit");
+struct exit_record exit_record SEC(".bss.exit");
 #endif
 
 static __always_inline void note_exit(const struct scx_exit_info *info)

@@ -46,6 +46,8 @@ struct bpf_timer {
 
 /* Set before loading: a knob, or a fact of the machine. */
 #define CONFIG const volatile
+/* The same, and may change while the policy is in charge: a knob of which nothing is derived. */
+#define TUNABLE SEC(".data.tunable") volatile
 #define EXPORT
 
 #define SCX_WAKE_FORK	bpf_core_enum_value(enum scx_wake_flags, SCX_WAKE_FORK)

@@ -169,4 +169,5 @@ static __always_inline void cpus_allowed(const struct task_struct *p, u64 mask[C
 	}
 
 /* const in BPF; here each copy has its own, written before init */
-#define CONFIG EXPORT volatile
+#define CONFIG	EXPORT volatile
+#define TUNABLE CONFIG

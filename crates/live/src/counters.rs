@@ -18,7 +18,7 @@ use policy::{Instance, Told, Topology};
 
 use crate::perf_event::{Target, open};
 use crate::renewal::{Renewal, Renewed};
-use crate::variables::set_rodata;
+use crate::variables::set_config;
 use crate::{licenses, log, topology};
 
 static SWITCHED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switched.bpf.o"));
@@ -227,7 +227,7 @@ impl Switched {
     ) -> anyhow::Result<Self> {
         let (result, words) = log::listen(|| {
             let mut object = ObjectBuilder::default().name("switched")?.open_memory(SWITCHED)?;
-            set_rodata(&mut object, SWITCHED, &topology.config())?;
+            set_config(&mut object, SWITCHED, &topology.config())?;
             for shared in [".bss.task_table", "task_slots"] {
                 let theirs = policy.maps().find(|map| map.name() == shared);
                 let theirs = theirs.with_context(|| format!("the policy has no map {shared}"))?;

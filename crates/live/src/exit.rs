@@ -18,7 +18,17 @@ pub struct Exit {
     pub dump: String,
 }
 
-const MAP: &str = ".data.exit";
+/// `SCX_EXIT_SYSRQ`: SysRq-S, the key with which an administrator ends any scheduler.
+const SYSRQ: i32 = 67;
+
+impl Exit {
+    /// Whether an administrator ended the policy with a key.
+    pub fn is_by_administrator(&self) -> bool {
+        self.kind == SYSRQ
+    }
+}
+
+const MAP: &str = ".bss.exit";
 /// Offsets in `struct exit_record`.
 const REASON: usize = 16;
 const MESSAGE: usize = REASON + 128;

@@ -58,7 +58,7 @@ pub use exit::Exit;
 pub use facts::{Facts, MISSES, kernel_release, missing_rights, missing_to_load, namespaces};
 pub use glance::{Glance, Load};
 pub use kernel::{Messages, OwnClass, STOP_IT, State, can_load, scheduler, state};
-pub use load::{Attached, Scope, load, verified};
+pub use load::{Attached, Ready, Scope, load, prepare, verified};
 pub use locks::{LockCounter, Locks};
 pub use memory::counts_misses;
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};

@@ -8,14 +8,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use anyhow::{Context, bail};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, MemberAttr, Struct, StructMember};
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use policy::{Instance, Policy, Profile, Topology};
 
 use crate::address;
 use crate::control::{self, Controlling, Knows};
 use crate::counters::{Counters, Counting, Reader, Switched, What};
 use crate::renewal::Renewal;
-use crate::variables::{bss, set_rodata, variables};
+use crate::variables::{TUNABLE, bss, set_config, variables};
 use crate::{Exit, Messages, STOP_IT, State, exit, log, state};
 
 /// A policy in charge of this kernel, until it is dropped or the kernel ejects it.
@@ -42,9 +42,20 @@ pub enum Scope {
     Asking,
 }
 
-/// Sets the instance's knobs and the topology, has the kernel verify the policy, and puts it in charge, with its
-/// control plane beside it. The control plane gets the profile, and the counters that can be opened. Fails if another
-/// scheduler is attached.
+/// A policy that the kernel has verified, with its counters and its control plane. It is not in charge of anything yet.
+pub struct Ready {
+    name: String,
+    label: String,
+    ops: String,
+    control: Option<Controlling>,
+    switched: Option<Switched>,
+    renewal: Option<Renewal>,
+    counters: Counters,
+    object: Object,
+    policy: &'static Policy,
+}
+
+/// Prepares a policy, and puts it in charge. Fails if another scheduler is attached.
 pub fn load(
     instance: &Instance,
     topology: &Topology,
@@ -52,13 +63,19 @@ pub fn load(
     scope: Scope,
     counting: Counting,
 ) -> anyhow::Result<Attached> {
-    let before = state()?;
-    if before.state != "disabled" {
-        let other = before.ops.as_deref().unwrap_or("another scheduler");
-        bail!("sched_ext is {} by {other}; {STOP_IT}", before.state);
-    }
-    let name = instance.policy.kernel_name();
-    let mut messages = Messages::from_now();
+    free()?;
+    prepare(instance, topology, profile, scope, counting)?.attach()
+}
+
+/// Sets the instance's knobs and the topology, and has the kernel verify the policy. The control plane gets the profile,
+/// and the counters that can be opened. Whichever scheduler is in charge stays.
+pub fn prepare(
+    instance: &Instance,
+    topology: &Topology,
+    profile: &Profile,
+    scope: Scope,
+    counting: Counting,
+) -> anyhow::Result<Ready> {
     let what = What::of(instance, topology.kinds());
     let mut counters = what.map(|what| Counters::open(what, counting.event)).unwrap_or_default();
     let mut reads = counters.any() && counting.reader == Reader::Either;
@@ -74,7 +91,7 @@ pub fn load(
     if !reads && matches!(what, Some(What::Licenses | What::Cycles)) {
         counters.give_up("a kernel before 6.15 lets no scheduler read them");
     }
-    let mut object = result.with_context(|| {
+    let object = result.with_context(|| {
         format!("the kernel refuses policy {}: {}", instance.label, log::reason(&words))
     })?;
     let (mut renewal, mut switched) = (None, None);
@@ -88,33 +105,61 @@ pub fn load(
         (false, _) => {}
     }
     let control = control::start(instance, topology, profile, &object)?;
-    let map_name = ops_table(instance);
-    let (link, words) = log::listen(|| {
-        let mut map = object
-            .maps_mut()
-            .find(|map| map.name() == map_name.as_str())
-            .with_context(|| format!("policy {} has no ops table {map_name}", instance.label))?;
-        Ok::<_, anyhow::Error>(map.attach_struct_ops()?)
-    });
-    let link = link.with_context(|| {
-        let said = messages.about_sched_ext().join("; ");
-        let why = if said.is_empty() { log::reason(&words) } else { said };
-        format!("sched_ext refuses policy {}: {why}", instance.label)
-    })?;
-    let policy = instance.policy;
-    let link = Some(link);
-    Ok(Attached {
-        name,
-        link,
+    Ok(Ready {
+        name: instance.policy.kernel_name(),
+        label: instance.label.clone(),
+        ops: ops_table(instance),
         control,
         switched,
-        _renewal: renewal,
+        renewal,
         counters,
         object,
-        policy,
-        messages,
-        before,
+        policy: instance.policy,
     })
+}
+
+/// The kernel's state without a scheduler; fails if there is one.
+fn free() -> anyhow::Result<State> {
+    let now = state()?;
+    if now.state != "disabled" {
+        let other = now.ops.as_deref().unwrap_or("another scheduler");
+        bail!("sched_ext is {} by {other}; {STOP_IT}", now.state);
+    }
+    Ok(now)
+}
+
+impl Ready {
+    /// Puts it in charge. Fails if another scheduler is attached.
+    pub fn attach(self) -> anyhow::Result<Attached> {
+        let before = free()?;
+        let mut messages = Messages::from_now();
+        let Ready { name, label, ops, control, switched, renewal, counters, mut object, policy } =
+            self;
+        let (link, words) = log::listen(|| {
+            let mut map = object
+                .maps_mut()
+                .find(|map| map.name() == ops.as_str())
+                .with_context(|| format!("policy {label} has no ops table {ops}"))?;
+            Ok::<_, anyhow::Error>(map.attach_struct_ops()?)
+        });
+        let link = link.with_context(|| {
+            let said = messages.about_sched_ext().join("; ");
+            let why = if said.is_empty() { log::reason(&words) } else { said };
+            format!("sched_ext refuses policy {label}: {why}")
+        })?;
+        Ok(Attached {
+            name,
+            link: Some(link),
+            control,
+            switched,
+            _renewal: renewal,
+            counters,
+            object,
+            policy,
+            messages,
+            before,
+        })
+    }
 }
 
 impl Attached {
@@ -152,6 +197,37 @@ impl Attached {
             Ok((name.to_string(), u64::from_ne_bytes(*word) as f64))
         };
         names.iter().map(total).collect()
+    }
+
+    /// Changes the knobs that may change while the policy is in charge to those of another instance of it. Returns
+    /// whether `knob` is one of them; else nothing is changed.
+    pub fn set(&self, to: &Instance, knob: &str) -> anyhow::Result<bool> {
+        let knobs = to.policy.knobs;
+        if !knobs.iter().any(|known| known.name == knob && known.variable.tunable) {
+            return Ok(false);
+        }
+        let (to, places) = (to.on(&crate::topology()?), variables(self.bpf(), TUNABLE)?);
+        let mut maps = self.object.maps();
+        let map = maps.find(|map| map.name() == TUNABLE).context("it has no such knobs")?;
+        let key = 0_u32.to_ne_bytes();
+        let mut bytes = map.lookup(&key, MapFlags::ANY)?.context("its knobs cannot be read")?;
+        for (symbol, value) in to.variables() {
+            let Some((at, _)) = places.get(symbol) else { continue };
+            bytes
+                .get_mut(*at..at + 8)
+                .context("a knob is short")?
+                .copy_from_slice(&value.to_ne_bytes());
+        }
+        map.update(&key, &bytes, MapFlags::ANY)?;
+        Ok(true)
+    }
+
+    /// Whether it ended because a CPU came that was not there when it was loaded: to load it again is all that is needed.
+    pub fn wants_to_be_loaded_again(&self) -> bool {
+        let places = variables(self.bpf(), ".bss").unwrap_or_default();
+        let bytes = bss(&self.object).unwrap_or_default();
+        let word = places.get("cpu_came").and_then(|(at, _)| bytes.get(*at..)?.first_chunk::<8>());
+        word.is_some_and(|word| u64::from_ne_bytes(*word) != 0)
     }
 
     /// Fails with the kernel's own reason if the policy is no longer in charge.
@@ -301,7 +377,7 @@ fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyh
     let knobs = instance.variables().map(|(symbol, value)| (symbol, value.to_ne_bytes().to_vec()));
     let mut config: Vec<_> = knobs.chain(topology.config()).collect();
     config.push(address::config());
-    let absent = set_rodata(&mut object, build.bpf, &config)?;
+    let absent = set_config(&mut object, build.bpf, &config)?;
     if let Some((symbol, _)) = instance.variables().find(|(symbol, _)| absent.contains(symbol)) {
         bail!("the BPF object of policy {} has no {symbol}", instance.policy.name);
     }

@@ -9,7 +9,7 @@ use libbpf_rs::{KprobeMultiOpts, Link, Object, ObjectBuilder};
 
 use crate::log;
 use crate::symbols::Symbols;
-use crate::variables::{bss, set_rodata, variables};
+use crate::variables::{bss, set_config, variables};
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/locks.bpf.o"));
 
@@ -94,7 +94,7 @@ impl LockCounter {
         ];
         let (result, words) = log::listen(|| {
             let mut object = ObjectBuilder::default().name("locks")?.open_memory(PROGRAM)?;
-            set_rodata(&mut object, PROGRAM, &config)?;
+            set_config(&mut object, PROGRAM, &config)?;
             Ok::<_, anyhow::Error>(object.load()?)
         });
         let object = result.with_context(|| {

@@ -15,7 +15,7 @@ use crate::load::room_for;
 use crate::log;
 use crate::mapped::Mapped;
 use crate::program::text;
-use crate::variables::{bss, set_rodata, variables};
+use crate::variables::{bss, set_config, variables};
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
 
@@ -110,7 +110,7 @@ impl Observer {
                 ("owner_dev", dev.to_ne_bytes().to_vec()),
                 ("owner_ino", ino.to_ne_bytes().to_vec()),
             ];
-            set_rodata(&mut object, PROGRAM, &config)?;
+            set_config(&mut object, PROGRAM, &config)?;
             let mut records = object
                 .maps_mut()
                 .find(|map| map.name() == "records")

@@ -22,7 +22,7 @@ use crate::mapped::Mapped;
 use crate::process::outrank_thread;
 use crate::program::{fields, name, numbered, text};
 use crate::tracefs;
-use crate::variables::{bss, set_rodata, variables};
+use crate::variables::{bss, set_config, variables};
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o"));
 
@@ -192,7 +192,7 @@ fn load(header: &Header, size: usize, start_ns: u64, optional: &[&str]) -> anyho
             ("ring_size", (size as u32).to_ne_bytes().to_vec()),
             ("start_ns", start_ns.to_ne_bytes().to_vec()),
         ];
-        set_rodata(&mut object, PROGRAM, &config)?;
+        set_config(&mut object, PROGRAM, &config)?;
         for mut program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let name = name.as_str();

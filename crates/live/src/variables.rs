@@ -1,32 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Variables of BPF programs: written before they are loaded, and read while they run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, Var};
 use libbpf_rs::{MapCore, MapFlags, Object, OpenObject};
 
-/// Writes each named `const volatile`. Returns the names that the object lacks, which are skipped.
-pub(crate) fn set_rodata<'n>(
+/// The section of variables that may change while a policy is in charge: `TUNABLE` in C.
+pub(crate) const TUNABLE: &str = ".data.tunable";
+
+/// Writes each named `CONFIG` or `TUNABLE` before loading. Returns the names that the object lacks, which are skipped.
+pub(crate) fn set_config<'n>(
     object: &mut OpenObject,
     bytes: &[u8],
     config: &[(&'n str, Vec<u8>)],
 ) -> anyhow::Result<Vec<&'n str>> {
-    let places = variables(bytes, ".rodata")?;
-    let Some(mut rodata) =
-        object.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+    let mut absent: BTreeSet<&str> = config.iter().map(|(name, _)| *name).collect();
+    for section in [".rodata", TUNABLE] {
+        set_section(object, bytes, section, config, &mut absent)?;
+    }
+    Ok(absent.into_iter().collect())
+}
+
+/// Writes those that are in one section, and removes them from the absent ones.
+fn set_section<'n>(
+    object: &mut OpenObject,
+    bytes: &[u8],
+    section: &str,
+    config: &[(&'n str, Vec<u8>)],
+    absent: &mut BTreeSet<&'n str>,
+) -> anyhow::Result<()> {
+    let places = variables(bytes, section)?;
+    let Some(mut map) =
+        object.maps_mut().find(|map| map.name().to_string_lossy().ends_with(section))
     else {
-        return Ok(config.iter().map(|(name, _)| *name).collect());
+        return Ok(());
     };
-    let mut absent = Vec::new();
-    let data = rodata.initial_value_mut().context("the object's .rodata has no value")?;
+    let data = map.initial_value_mut().context("the object's variables have no value")?;
     for (name, value) in config {
-        let Some(&(offset, size)) = places.get(*name) else {
-            absent.push(*name);
-            continue;
-        };
+        let Some(&(offset, size)) = places.get(*name) else { continue };
+        absent.remove(name);
         anyhow::ensure!(
             value.len() <= size && offset + size <= data.len(),
             "{name} is {size} bytes in C, not {}",
@@ -34,7 +49,7 @@ pub(crate) fn set_rodata<'n>(
         );
         data[offset..offset + value.len()].copy_from_slice(value);
     }
-    Ok(absent)
+    Ok(())
 }
 
 /// A program's variables as they are now.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use libbpf_rs::Linker;
 use libbpf_sys as _;
 
 mod upstream;
@@ -72,6 +73,10 @@ fn shared(source: &Path, out: &Path, flags: &[&str]) -> PathBuf {
     let object = out.join(source.with_extension("so").file_name().expect("a source has a name"));
     let mut clang = clang();
     clang.args(["-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-Bsymbolic"]).args(flags);
+    // As the rest of the program: a package has no debug information.
+    if env::var("DEBUG").is_ok_and(|debug| debug == "false") {
+        clang.arg("-Wl,--strip-debug");
+    }
     if let Some(folder) = source.parent() {
         clang.arg("-I").arg(folder.join("../src/bpf"));
     }
@@ -81,7 +86,8 @@ fn shared(source: &Path, out: &Path, flags: &[&str]) -> PathBuf {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("policy-build is in the workspace")
 }
 
 fn common() -> PathBuf {
@@ -92,7 +98,7 @@ fn common() -> PathBuf {
 fn from_root(file: &str) -> String {
     let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let full = own.join(file).canonicalize().unwrap_or_else(|error| panic!("{file}: {error}"));
-    let root = root().canonicalize().expect("policy-build is in the workspace");
+    let root = root();
     let path = full.strip_prefix(&root);
     let path =
         path.unwrap_or_else(|_| panic!("{} is not below {}", full.display(), root.display()));
@@ -102,6 +108,8 @@ fn from_root(file: &str) -> String {
 fn clang() -> Command {
     let mut clang = Command::new(env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".into()));
     clang.args(["-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-g", "-O2"]);
+    // No object names a folder of the machine that built it.
+    clang.arg(format!("-ffile-prefix-map={}=.", root().display()));
     clang.arg("-I").arg(common());
     clang
 }
@@ -119,8 +127,16 @@ fn bpf(source: &Path, object: &Path) {
     let mut clang = clang();
     clang.args(["-target", "bpf", "-mcpu=v3", "-c"]);
     clang.arg(format!("-D__TARGET_ARCH_{arch}"));
-    clang.arg("-isystem").arg(env!("LIBBPF_INCLUDE")).arg(source).arg("-o").arg(object);
+    let compiled = object.with_extension("dwarf.o");
+    clang.arg("-isystem").arg(env!("LIBBPF_INCLUDE")).arg(source).arg("-o").arg(&compiled);
     run(clang);
+    // clang describes types to a kernel only together with DWARF, which is most of the object. libbpf's linker drops it.
+    let linked = Linker::new(object).and_then(|mut linker| {
+        linker.add_file(&compiled)?;
+        linker.link()
+    });
+    linked.unwrap_or_else(|error| panic!("{}: {error}", object.display()));
+    fs::remove_file(&compiled).expect("it was just written");
 }
 
 fn run(mut command: Command) {

@@ -8,8 +8,11 @@ use object::{File, Object, ObjectSection, ObjectSymbol};
 /// How the C names a knob.
 const PREFIX: &str = "knob_";
 
-/// Each knob's symbol and value in an object, by symbol. Panics if one is no `u64`.
-fn knobs(bytes: &[u8], what: &str) -> Vec<(String, u64)> {
+/// The section of knobs that may change while a policy is in charge: `TUNABLE` in C.
+const TUNABLE: &str = ".data.tunable";
+
+/// Each knob's symbol and value in an object, by symbol, with its section. Panics if one is no `u64`.
+fn knobs(bytes: &[u8], what: &str) -> Vec<(String, u64, String)> {
     let file = File::parse(bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut knobs = Vec::new();
     for symbol in file.symbols().filter(|symbol| symbol.is_definition() && symbol.is_global()) {
@@ -27,7 +30,8 @@ fn knobs(bytes: &[u8], what: &str) -> Vec<(String, u64)> {
         } else {
             u64::from_be_bytes(value)
         };
-        knobs.push((name.to_string(), value));
+        let section = section.name().unwrap_or_default().to_string();
+        knobs.push((name.to_string(), value, section));
     }
     knobs.sort();
     knobs
@@ -37,8 +41,13 @@ fn knobs(bytes: &[u8], what: &str) -> Vec<(String, u64)> {
 pub fn declared(name: &str, source: &str, bpf: &[u8], native: &[u8]) -> String {
     let knobs_of_bpf = knobs(bpf, &format!("{name}.bpf.o"));
     let knobs_of_native = knobs(native, &format!("{name}.so"));
+    // Only BPF has sections of its own for them.
+    let same = |(bpf, native): (&(String, u64, String), &(String, u64, String))| {
+        (&bpf.0, bpf.1) == (&native.0, native.1)
+    };
     assert!(
-        knobs_of_bpf == knobs_of_native,
+        knobs_of_bpf.len() == knobs_of_native.len()
+            && knobs_of_bpf.iter().zip(&knobs_of_native).all(same),
         "{source}: the knobs of both builds differ: {knobs_of_bpf:?} for BPF, {knobs_of_native:?} natively"
     );
     let mut text = format!(
@@ -49,12 +58,13 @@ pub fn declared(name: &str, source: &str, bpf: &[u8], native: &[u8]) -> String {
          \x20   native: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.so\")),\n\
          }};\n"
     );
-    for (symbol, default) in knobs_of_bpf {
+    for (symbol, default, section) in knobs_of_bpf {
+        let tunable = section == TUNABLE;
         let constant = symbol[PREFIX.len()..].to_uppercase();
         writeln!(
             text,
             "pub const {constant}: ::policy::Variable =\n    \
-             ::policy::Variable {{ symbol: Some({symbol:?}), default: {default} }};"
+             ::policy::Variable {{ symbol: Some({symbol:?}), default: {default}, tunable: {tunable} }};"
         )
         .expect("memory takes it");
     }
@@ -80,10 +90,10 @@ mod tests {
     #[test]
     fn a_knob_has_the_default_of_its_c() {
         let text =
-            of("CONFIG u64 knob_slice_ns = 5000000;\nCONFIG u64 knob_pull;\nCONFIG u32 nr;\n");
+            of("TUNABLE u64 knob_slice_ns = 5000000;\nCONFIG u64 knob_pull;\nCONFIG u32 nr;\n");
         for wanted in [
-            "pub const SLICE_NS: ::policy::Variable =\n    ::policy::Variable { symbol: Some(\"knob_slice_ns\"), default: 5000000 };",
-            "pub const PULL: ::policy::Variable =\n    ::policy::Variable { symbol: Some(\"knob_pull\"), default: 0 };",
+            "pub const SLICE_NS: ::policy::Variable =\n    ::policy::Variable { symbol: Some(\"knob_slice_ns\"), default: 5000000, tunable: true };",
+            "pub const PULL: ::policy::Variable =\n    ::policy::Variable { symbol: Some(\"knob_pull\"), default: 0, tunable: false };",
             "source: \"mine.bpf.c\"",
         ] {
             assert!(text.contains(wanted), "{text}");

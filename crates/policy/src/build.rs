@@ -26,12 +26,14 @@ pub struct Variable {
     pub symbol: Option<&'static str>,
     /// Its value if the user does not set the knob.
     pub default: u64,
+    /// It may change while the policy is in charge.
+    pub tunable: bool,
 }
 
 impl Variable {
     /// A variable of the control plane alone.
     pub const fn of_control_plane(default: u64) -> Variable {
-        Variable { symbol: None, default }
+        Variable { symbol: None, default, tunable: false }
     }
 }
 

@@ -82,6 +82,23 @@ impl Instance {
         self.get(knob) as f64 / 1e6
     }
 
+    /// The same instance with another value of a knob, as a user writes both.
+    pub fn with(&self, knob: &str, value: &str) -> Result<Self, InstanceError> {
+        let mut other = self.clone();
+        let at = self.index(knob)?;
+        other.values[at] = self.policy.knobs[at]
+            .parse(value)
+            .map_err(|error| InstanceError::Value { policy: self.policy.name, error })?;
+        other.label = other.describe();
+        Ok(other)
+    }
+
+    /// The value of a knob as a user writes it; None if the policy has none of this name.
+    pub fn written(&self, knob: &str) -> Option<String> {
+        let at = self.policy.knobs.iter().position(|known| known.name == knob)?;
+        Some(self.policy.knobs[at].format(self.values[at]))
+    }
+
     /// The same instance on a machine: a time slice that is `auto` is as long as its number of CPUs asks for.
     pub fn on(&self, topology: &Topology) -> Self {
         let mut own = self.clone();

@@ -49,7 +49,7 @@ pub const TICK_NS_MAX: u64 = 10_000_000;
 /// mod mine {
 ///     use policy::{Build, Variable};
 ///     pub const BUILD: Build = Build { ops: "mine", ..Build::NONE };
-///     pub const SLICE_NS: Variable = Variable { symbol: Some("knob_slice_ns"), default: 5_000_000 };
+///     pub const SLICE_NS: Variable = Variable { symbol: Some("knob_slice_ns"), default: 5_000_000, tunable: true };
 /// }
 ///
 /// static MINE: Policy = Policy {

@@ -4,7 +4,7 @@
 use policy::{Clocks, Instance, Knob, Policy, Topology, Unit, Variable};
 
 const fn in_c(symbol: &'static str, default: u64) -> Variable {
-    Variable { symbol: Some(symbol), default }
+    Variable { symbol: Some(symbol), default, tunable: true }
 }
 
 static TOY: Policy = Policy {

@@ -24,7 +24,7 @@ fn an_object_without_a_knobs_variable_is_not_loaded() {
         name: "lost",
         knobs: &[Knob {
             name: "slice",
-            variable: Variable { symbol: Some("knob_lost_ns"), default: 1 },
+            variable: Variable { symbol: Some("knob_lost_ns"), default: 1, tunable: false },
             unit: Unit::Count { min: 1, max: 2 },
             help: "",
         }],

@@ -3,7 +3,7 @@
 #pragma once
 #include "kernel.h"
 
-CONFIG u64 knob_slice_ns = 3000000;
+TUNABLE u64 knob_slice_ns = 3000000;
 CONFIG u64 knob_charge = 0; /* enum charge_by */
 CONFIG u64 knob_detect = 0; /* enum detect_by */
 CONFIG u64 knob_pick = 0; /* enum pick_by */

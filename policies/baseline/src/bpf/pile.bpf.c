@@ -11,7 +11,7 @@
 
 LICENSE;
 
-CONFIG u64 knob_slice_ns = 20000000;
+TUNABLE u64 knob_slice_ns = 20000000;
 
 s32 OP(pile_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {

@@ -17,7 +17,7 @@
 
 LICENSE;
 
-CONFIG u64 knob_slice_ns = 100000000; /* DEF_TIMESLICE */
+TUNABLE u64 knob_slice_ns = 100000000; /* DEF_TIMESLICE */
 
 s32 OP(rr_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {

@@ -14,7 +14,7 @@ LICENSE;
 #define STARVED 1  /* a DSQ that no CPU takes from */
 #define NICE_19 139  /* static_prio */
 
-CONFIG u64 knob_slice_ns = 20000000;
+TUNABLE u64 knob_slice_ns = 20000000;
 
 s32 OP(starve_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {

@@ -8,7 +8,7 @@
 #include "context_slots.h"
 #include "sched_idle.h"
 
-CONFIG u64 knob_slice_ns = 100000000; /* DEF_TIMESLICE */
+TUNABLE u64 knob_slice_ns = 100000000; /* DEF_TIMESLICE */
 #ifdef O1
 /* o1 has none of cas' own knobs. Volatile, as CONFIG is: both objects have the same code. */
 #define CAS_KNOB static const volatile

@@ -3,7 +3,7 @@
 #pragma once
 #include "kernel.h"
 
-CONFIG u64 knob_slice_ns; /* a turn while tasks wait; 0 is auto, and set by the number of CPUs */
+TUNABLE u64 knob_slice_ns; /* a turn while tasks wait; 0 is auto, and set by the number of CPUs */
 CONFIG u64 knob_round_ns = 30000000; /* shares of kinds of cores are kept within half of this */
 CONFIG u64 knob_place; /* enum mechanism: memory domains */
 CONFIG u64 knob_share; /* enum mechanism: kinds of cores */

@@ -3,4 +3,4 @@
 #pragma once
 #include "kernel.h"
 
-CONFIG u64 knob_slice_ns = 10000000; /* a turn while tasks wait */
+TUNABLE u64 knob_slice_ns = 10000000; /* a turn while tasks wait */

@@ -3,9 +3,9 @@
 #pragma once
 #include "kernel.h"
 
-CONFIG u64 knob_slice_ns = 10000000; /* slide 13: "a given time slice" */
+TUNABLE u64 knob_slice_ns = 10000000; /* slide 13: "a given time slice" */
 CONFIG u64 knob_variant;	 /* enum variant */
-CONFIG u64 knob_defer_ns = 100000000; /* with CODE: how long the end of a slice is deferred */
+TUNABLE u64 knob_defer_ns = 100000000; /* with CODE: how long the end of a slice is deferred */
 CONFIG u64 knob_pull;   /* an idle CPU takes tasks that wait elsewhere */
 
 enum variant {

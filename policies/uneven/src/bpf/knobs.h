@@ -3,6 +3,6 @@
 #pragma once
 #include "kernel.h"
 
-CONFIG u64 knob_slice_ns = 5000000; /* a turn while tasks wait */
+TUNABLE u64 knob_slice_ns = 5000000; /* a turn while tasks wait */
 CONFIG u64 knob_round_ns = 30000000; /* slide 11: shares are kept within about half of this */
 CONFIG u64 reads_counters;  /* set if there are counters to read */
