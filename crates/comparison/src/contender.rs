@@ -238,6 +238,24 @@ pub fn parse_all(arguments: &[String]) -> Result<Vec<Contender>, Failure> {
     }
 }
 
+/// Reads the one policy that a kernel is to run, with its knobs.
+pub fn instance(text: &str) -> Result<Instance, Failure> {
+    let [contender] = &parse_all(&[text.to_string()])?[..] else {
+        return Err(Failure::input("a kernel runs one policy at a time: name one"));
+    };
+    match contender {
+        Contender::Policy(instance) => Ok(instance.clone()),
+        other => {
+            let known: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
+            Err(Failure::input(format!(
+                "{} is no policy that can be loaded; there are: {}",
+                other.label(),
+                known.join(", ")
+            )))
+        }
+    }
+}
+
 /// Splits a list of policies: `knob=value` without a policy before a colon belongs to the policy before it.
 fn split(argument: &str) -> Vec<String> {
     let mut policies: Vec<String> = Vec::new();

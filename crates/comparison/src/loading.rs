@@ -23,16 +23,22 @@ pub fn heed_numbers(instance: &Instance) -> Result<(), Failure> {
     }
 }
 
-/// Checks the conditions for loading a policy before anything is changed.
+/// Checks the conditions for loading a policy before anything is changed. Fails if a scheduler is in charge.
 pub fn may_load() -> Result<(), Failure> {
+    let state = can_load()?;
+    match state.state == "disabled" {
+        true => Ok(()),
+        false => Err(Failure::input(format!("{} here: {}", state.phrase(), live::STOP_IT))),
+    }
+}
+
+/// The same, whichever scheduler is in charge.
+pub fn can_load() -> Result<live::State, Failure> {
     let state = live::can_load().map_err(|error| {
         Failure::input(format!(
             "{error:#}; `paceline doctor` says how to mend it, `compare` on vm and sim needs none"
         ))
     })?;
-    if state.state != "disabled" {
-        return Err(Failure::input(format!("{} here: {}", state.phrase(), live::STOP_IT)));
-    }
     let missing = live::missing_to_load();
     if !missing.is_empty() {
         return Err(Failure::input(format!(
@@ -51,7 +57,7 @@ pub fn may_load() -> Result<(), Failure> {
         true => Err(Failure::input(format!(
             "this machine has {cpus} CPUs, and policies have room for {MAX_CPUS}: boot with nr_cpus={MAX_CPUS}"
         ))),
-        false => Ok(()),
+        false => Ok(state),
     }
 }
 

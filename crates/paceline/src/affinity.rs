@@ -12,11 +12,11 @@ use live::{Glance, Standing};
 use policy::{Binds, Instance, Told, Topology};
 use report::text::plural;
 use serde_json::json;
+use service::Known;
 use terminal::{Failure, failed, interrupt, output};
 
 use crate::cli::{Counter, Run};
 use crate::ending::{End, conclude, released, start};
-use crate::known::{self, Known};
 use crate::placed::Moves;
 use crate::telling::tell;
 
@@ -76,7 +76,7 @@ pub fn run(
         (Some(child), true) => Steered::Process(child.id()),
         _ => Steered::All,
     };
-    let event = known::counting(args).event;
+    let event = args.counting().event;
     let began = Steering::begin(control, topology, whose, event);
     let mut steering = match began {
         Ok(steering) => steering,
@@ -100,7 +100,9 @@ pub fn run(
         })),
     };
     output::say(&format!("paceline: {from}"));
-    known.warn(args);
+    if args.command.is_empty() {
+        known.warn();
+    }
     let started = Instant::now();
     let ended = watch(args, label, &mut steering, child.as_mut(), known, (every, until), &stop);
     let (learned, had) = (steering.knows().learned, steering.had());

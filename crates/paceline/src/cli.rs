@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use comparison::On;
+use live::{Counting, Event, Reader};
 
 use crate::{complete, tried};
 
@@ -57,6 +58,25 @@ pub enum Verb {
         after_help = "Examples:\n  paceline run flsched --for 60s\n  paceline run cas -- make -j8\n  paceline run min-fair --by affinity --for 60s"
     )]
     Run(Run),
+    /// Keep the policy of a config file in charge of this machine, for a service manager (needs root)
+    #[command(
+        after_help = "Examples:\n  paceline serve\n  paceline serve --config /etc/paceline/paceline.toml --check"
+    )]
+    Serve(Serve),
+    /// Say what the service has in charge, and what happened
+    #[command(after_help = "Examples:\n  paceline status\n  paceline status --json")]
+    Status(Status),
+    /// Have the service put another policy in charge; if it fails, the one before is back
+    #[command(
+        after_help = "Examples:\n  paceline switch cas\n  paceline switch flsched:slice=5ms\n  paceline switch default"
+    )]
+    Switch(Switch),
+    /// Have the service change a knob of the policy in charge, without loading it again
+    #[command(after_help = "Examples:\n  paceline set slice=2ms")]
+    Set(Set),
+    /// Have the service read its config file again, and follow it
+    #[command(after_help = "Examples:\n  paceline reload")]
+    Reload(Reload),
     /// Say whether policies can be loaded on this machine, and how to mend what is missing
     #[command(after_help = "Examples:\n  paceline doctor\n  paceline doctor --json")]
     Doctor(Doctor),
@@ -667,6 +687,81 @@ pub struct Run {
     /// Run this command, after `--`, and unload when it ends; its status is passed on
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Arguments of `serve`.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// The config file: the policies, the preferred one first, and how the service goes about them
+    #[arg(long, value_name = "FILE", default_value = service::CONFIG)]
+    pub config: PathBuf,
+    /// Only check the config file
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Arguments of `status`.
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Print it as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `switch`.
+#[derive(Args, Debug)]
+pub struct Switch {
+    /// The policy, with its knobs: NAME or NAME:knob=value,knob=value; default is Linux's own class
+    #[arg(value_name = "POLICY", add = ArgValueCompleter::new(complete::policies))]
+    pub policy: String,
+    /// Print what changed as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `set`.
+#[derive(Args, Debug)]
+pub struct Set {
+    /// The knob and its new value
+    #[arg(value_name = "KNOB=VALUE")]
+    pub knob: String,
+    /// Print what changed as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `reload`.
+#[derive(Args, Debug)]
+pub struct Reload {
+    /// Print what changed as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Run {
+    /// What is told of programs.
+    pub fn told(&self) -> service::Told {
+        service::Told {
+            profile: self.profile.clone(),
+            memo: self.memo.clone(),
+            counts_otherwise: self.counter != Counter::Own,
+        }
+    }
+
+    /// What is counted for the policy.
+    pub fn counting(&self) -> Counting {
+        Counting {
+            event: match self.counter {
+                Counter::Own => Event::Own,
+                Counter::CpuClock => Event::CpuClock,
+                Counter::Off => Event::Nothing,
+            },
+            reader: match self.counted_by {
+                CountedBy::Either => Reader::Either,
+                CountedBy::Switches => Reader::Switches,
+            },
+        }
+    }
 }
 
 /// What it runs on.

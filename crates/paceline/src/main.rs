@@ -34,7 +34,6 @@ mod doubt;
 mod ending;
 mod export;
 mod import;
-mod known;
 mod list;
 mod measure;
 mod nearness;
@@ -47,6 +46,7 @@ mod reference;
 mod repro;
 mod request;
 mod run;
+mod serving;
 mod shares;
 mod sweeps;
 mod telling;
@@ -91,6 +91,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Sweep(sweep) => sweeps::run(&sweep),
         Verb::Tune(tune) => tune::run(&tune),
         Verb::Run(run) => run::run(&run),
+        Verb::Serve(serve) => serving::serve(&serve),
+        Verb::Status(status) => serving::status(&status),
+        Verb::Switch(switch) => serving::switch(&switch),
+        Verb::Set(set) => serving::set(&set),
+        Verb::Reload(reload) => serving::reload(&reload),
         Verb::Doctor(doctor) => doctor::run(&doctor),
         Verb::Measure(measure) => measure::run(&measure),
         Verb::Try(mut attempt) => {

@@ -8,18 +8,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use comparison::loading::{heed_limits, heed_numbers, may_load, outrank_policies};
-use comparison::{Contender, POLICIES, contender, turbo};
+use comparison::{POLICIES, contender, turbo};
 use live::{Attached, Behind, Exit, Glance, Lookout, Scope, Standing};
 use measuring::core_types;
-use policy::{Instance, Policy, Profile, Told, Topology};
+use policy::{Policy, Profile, Topology};
 use report::text::plural;
 use serde_json::json;
+use service::Known;
 use terminal::{Failure, failed, interrupt, output};
 
 use crate::affinity;
 use crate::cli::{By, Run};
 use crate::ending::{End, conclude, released, start};
-use crate::known::{Known, counting};
 use crate::placed::Moves;
 use crate::telling::{tell, warning, warning_json};
 
@@ -39,7 +39,7 @@ const THROWN_OUT_TAKES: Duration = Duration::from_secs(120);
 
 /// Runs the policy.
 pub fn run(args: &Run) -> Result<(), Failure> {
-    let instance = named(&dry(args)?)?;
+    let instance = contender::instance(&dry(args)?)?;
     mend()?;
     let every = positive("--stats", args.stats)?;
     if every < STATS_MIN {
@@ -50,7 +50,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         vm::which(program.as_ref()).map_err(Failure::input)?;
     }
     let topology = topology(args)?;
-    let mut known = Known::new(args, &instance, &topology)?;
+    let mut known = Known::new(&args.told(), &instance, &topology)?;
     if args.by == By::Affinity {
         return affinity::run(args, &instance, &topology, &mut known, every, until);
     }
@@ -65,17 +65,20 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let scope = if args.partial { Scope::Asking } else { Scope::All };
     let profile = known.profile();
     let attached =
-        live::load(&instance, &topology, &profile, scope, counting(args)).map_err(failed)?;
+        live::load(&instance, &topology, &profile, scope, args.counting()).map_err(failed)?;
     let started = Instant::now();
     output::say(&format!("paceline: {} is in charge of {}", instance.label, tasks_of(scope)));
-    let from = sources(&instance, &topology, &attached, &known);
+    let from = known.sources(&instance, &topology, &attached);
     from.iter().for_each(|from| output::say(&format!("paceline: {from}")));
     // If the user pressed Ctrl-C during loading, no command is started.
     let mut child = match args.command.is_empty() || stop.load(Ordering::Relaxed) {
         true => None,
         false => Some(start(args, standing)?),
     };
-    known.warn(args);
+    if args.command.is_empty() {
+        // A command may start the programs that do not run yet.
+        known.warn();
+    }
     let label = &instance.label;
     let mut watch = Watch { args, label, started, every, until, stop, known: &mut known };
     let end = watch.wait(&attached, child.as_mut()).map(|end| {
@@ -96,30 +99,11 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     conclude(end, said, child, &suspended)
 }
 
-/// Where what the policy knows of programs comes from, in a line. A policy that works without says what it lacks itself.
-fn sources(
-    instance: &Instance,
-    topology: &Topology,
-    attached: &Attached,
-    known: &Known,
-) -> Option<String> {
-    let clocks = &topology.clocks;
-    match instance.policy.told(topology.kinds())? {
-        Told::Speeds => Some(known.speeds(attached)),
-        Told::Misses => Some(known.misses(live::counts_misses())),
-        Told::Levels => {
-            let needs_clocks = instance.policy.told(2) == Some(Told::Levels);
-            let says = needs_clocks || !clocks.turbo_khz.is_empty();
-            says.then(|| turbo::described(instance, clocks, attached.counters()))
-        }
-    }
-}
-
 /// Puts Linux's own class in charge again, and prints why.
 fn unload(watch: &mut Watch, attached: Attached, end: &End) -> Result<(), Failure> {
     let learned = learned(&attached);
     let exit = match end {
-        End::Kernel => told(&attached),
+        End::Kernel => why(&attached),
         _ => None,
     };
     let detached = attached.detach();
@@ -138,7 +122,7 @@ fn dry(args: &Run) -> Result<String, Failure> {
         return Ok(args.policy.clone());
     }
     let can = |policy: &Policy| policy.knobs.iter().any(|knob| knob.name == "act");
-    if !can(named(&args.policy)?.policy) {
+    if !can(contender::instance(&args.policy)?.policy) {
         let those = POLICIES.iter().filter(|policy| can(policy)).map(|policy| policy.name);
         let those: Vec<&str> = those.collect();
         let (last, others) = those.split_last().expect("some ship");
@@ -270,7 +254,7 @@ fn reason(exit: Option<&Exit>) -> String {
 }
 
 /// The kernel's reason; it takes the kernel a moment to write it.
-fn told(attached: &Attached) -> Option<Exit> {
+fn why(attached: &Attached) -> Option<Exit> {
     let began = Instant::now();
     loop {
         let exit = attached.exit();
@@ -309,23 +293,6 @@ fn topology(args: &Run) -> Result<Topology, Failure> {
         topology.clocks = turbo::of(machine)?;
     }
     Ok(topology)
-}
-
-fn named(text: &str) -> Result<Instance, Failure> {
-    let [contender] = &contender::parse_all(&[text.to_string()])?[..] else {
-        return Err(Failure::input("a kernel runs one policy at a time: name one"));
-    };
-    match contender {
-        Contender::Policy(instance) => Ok(instance.clone()),
-        other => {
-            let known: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
-            Err(Failure::input(format!(
-                "{} is no policy that can be loaded; there are: {}",
-                other.label(),
-                known.join(", ")
-            )))
-        }
-    }
 }
 
 fn positive(option: &str, time: humantime::Duration) -> Result<Duration, Failure> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Knowledge of programs, their speeds or their misses for `run`: from a profile, from earlier measurements, and from
+//! Knowledge of programs, their speeds or their misses: from a profile, from earlier measurements, and from
 //! present ones.
 
 use std::iter;
@@ -7,16 +7,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use comparison::profile::{self, Given};
-use live::{Attached, Counting, Event, Reader};
-use policy::{Instance, Profile, Told, Topology};
+use comparison::turbo;
+use live::Attached;
+use policy::{Instance, Profile, Topology};
 use report::text::plural;
 use terminal::{Failure, output};
 use uneven::REMEMBERED;
 
-use crate::cli::{CountedBy, Counter, Run};
-
 /// Time between writes of the measurements.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// What a user tells of programs.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// A file with figures of programs.
+    pub profile: Option<PathBuf>,
+    /// A file for measurements.
+    pub memo: Option<PathBuf>,
+    /// Something else is counted than what the policy goes by.
+    pub counts_otherwise: bool,
+}
 
 /// The sources of these figures, and the file for measurements.
 pub struct Known {
@@ -29,20 +39,20 @@ pub struct Known {
 
 impl Known {
     /// Reads the named files.
-    pub fn new(args: &Run, instance: &Instance, topology: &Topology) -> Result<Self, Failure> {
+    pub fn new(from: &Told, instance: &Instance, topology: &Topology) -> Result<Self, Failure> {
         let kinds = topology.kinds();
         let numbers = instance.policy.told(kinds);
-        if numbers == Some(Told::Misses) && args.counter != Counter::Own {
+        if numbers == Some(policy::Told::Misses) && from.counts_otherwise {
             return Err(Failure::input(format!(
                 "--counter: {} counts misses of each thread, and nothing in their place; leave it out",
                 instance.policy.name
             )));
         }
-        let given = args.profile.as_deref().map(Given::read).transpose()?;
+        let given = from.profile.as_deref().map(Given::read).transpose()?;
         let told = given.as_ref().map(|given| given.profile(kinds, [instance].into_iter()));
         let mut remembered = Profile::new();
-        if let Some(memo) = &args.memo {
-            if numbers != Some(Told::Speeds) {
+        if let Some(memo) = &from.memo {
+            if numbers != Some(policy::Told::Speeds) {
                 return Err(Failure::input(
                     "--memo is for policies that share uneven cores, such as min-fair; name one",
                 ));
@@ -53,7 +63,7 @@ impl Known {
                 remembered.retain(|id, _| outlasts(id));
             }
         }
-        let (told, memo) = (told.transpose()?.unwrap_or_default(), args.memo.clone());
+        let (told, memo) = (told.transpose()?.unwrap_or_default(), from.memo.clone());
         Ok(Known { given, told, memo, remembered, kept: Duration::ZERO })
     }
 
@@ -64,8 +74,28 @@ impl Known {
         all
     }
 
+    /// Where what the policy knows of programs comes from, in a line. A policy that works without says what it lacks
+    /// itself.
+    pub fn sources(
+        &self,
+        instance: &Instance,
+        topology: &Topology,
+        attached: &Attached,
+    ) -> Option<String> {
+        let clocks = &topology.clocks;
+        match instance.policy.told(topology.kinds())? {
+            policy::Told::Speeds => Some(self.speeds(attached)),
+            policy::Told::Misses => Some(self.misses(live::counts_misses())),
+            policy::Told::Levels => {
+                let needs_clocks = instance.policy.told(2) == Some(policy::Told::Levels);
+                let says = needs_clocks || !clocks.turbo_khz.is_empty();
+                says.then(|| turbo::described(instance, clocks, attached.counters()))
+            }
+        }
+    }
+
     /// The sources of speeds, in a line.
-    pub fn speeds(&self, attached: &Attached) -> String {
+    fn speeds(&self, attached: &Attached) -> String {
         let by = if attached.counts_at_switches() { ", read at switches" } else { "" };
         let counters = attached.counters();
         let counted = counters.describe();
@@ -112,9 +142,9 @@ impl Known {
         Some(format!("{} told", plural(given.count(), "program")))
     }
 
-    /// Warns of programs in the profile that do not run. With a command there is no warning: it may start them.
-    pub fn warn(&self, args: &Run) {
-        let Some(given) = self.given.as_ref().filter(|_| args.command.is_empty()) else { return };
+    /// Warns of programs in the profile that do not run.
+    pub fn warn(&self) {
+        let Some(given) = &self.given else { return };
         if let Some(warning) = given.warning(&live::absent(self.told.keys())) {
             output::say(&warning);
         }
@@ -154,32 +184,12 @@ fn remember(remembered: &mut Profile, learned: Profile) {
     remembered.extend(learned);
 }
 
-/// What is counted for a policy, as the command line has it.
-pub fn counting(args: &Run) -> Counting {
-    Counting {
-        event: match args.counter {
-            Counter::Own => Event::Own,
-            Counter::CpuClock => Event::CpuClock,
-            Counter::Off => Event::Nothing,
-        },
-        reader: match args.counted_by {
-            CountedBy::Either => Reader::Either,
-            CountedBy::Switches => Reader::Switches,
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::cli::{Cli, Verb};
 
-    fn known(policy: &'static policy::Policy, words: &str) -> Result<Known, Failure> {
-        let line = ["paceline", "run", policy.name].into_iter().chain(words.split_whitespace());
-        let Verb::Run(args) = Cli::parse_from(line).verb else { panic!("it is another verb") };
-        Known::new(&args, &Instance::default(policy), &Topology::default())
+    fn known(policy: &'static policy::Policy, told: &Told) -> Result<Known, Failure> {
+        Known::new(told, &Instance::default(policy), &Topology::default())
     }
 
     #[test]
@@ -187,8 +197,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("known.toml");
         std::fs::write(&file, "[programs]\nmcf = 38\n").unwrap();
-        let untold = known(&dino::DINO, "").unwrap();
-        let told = known(&dino::DINO, &format!("--profile {}", file.display())).unwrap();
+        let untold = known(&dino::DINO, &Told::default()).unwrap();
+        let told = known(&dino::DINO, &Told { profile: Some(file), ..Told::default() }).unwrap();
         let no = || Err("no such device".to_string());
         for (known, counted, said) in [
             (&untold, Ok(()), "misses: counted of each thread"),
@@ -206,13 +216,11 @@ mod tests {
 
     #[test]
     fn a_policy_that_counts_misses_takes_no_other_counter() {
-        for counter in ["off", "cpu-clock"] {
-            let words = format!("--counter {counter}");
-            let error = known(&dino::DINO, &words).err().unwrap().to_string();
-            assert!(error.starts_with("--counter: dino counts misses"), "{error}");
-            assert!(known(&uneven::MIN_FAIR, &words).is_ok());
-        }
-        assert!(known(&dino::DINO, "--counter own").is_ok());
+        let otherwise = Told { counts_otherwise: true, ..Told::default() };
+        let error = known(&dino::DINO, &otherwise).err().unwrap().to_string();
+        assert!(error.starts_with("--counter: dino counts misses"), "{error}");
+        assert!(known(&uneven::MIN_FAIR, &otherwise).is_ok());
+        assert!(known(&dino::DINO, &Told::default()).is_ok());
     }
 
     fn measured(ids: impl Iterator<Item = String>) -> Profile {
@@ -236,10 +244,9 @@ mod tests {
         let ids = |ids: [&str; 2]| measured(ids.map(String::from).into_iter());
         std::fs::write(&memo, profile::write(&ids(["build-id:aa", "file:1:2"]))).unwrap();
         let topology = Topology { core_type: vec![0, 1], ..Topology::default() };
-        let line = ["paceline", "run", "min-fair", "--memo", memo.to_str().unwrap()];
-        let Verb::Run(args) = Cli::parse_from(line).verb else { panic!("it is another verb") };
+        let told = Told { memo: Some(memo.clone()), ..Told::default() };
         let instance = Instance::default(&uneven::MIN_FAIR);
-        let mut known = Known::new(&args, &instance, &topology).unwrap();
+        let mut known = Known::new(&told, &instance, &topology).unwrap();
         assert_eq!(known.profile().keys().collect::<Vec<_>>(), ["build-id:aa"]);
         known.keep(measured(["file:1:2:3.0".to_string()].into_iter()));
         assert!(std::fs::read_to_string(&memo).unwrap().contains("file:1:2"), "nothing is kept");

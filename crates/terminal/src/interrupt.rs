@@ -101,6 +101,12 @@ pub fn in_charge() -> Result<Arc<AtomicBool>, Failure> {
     set_by(SIGNALS.into_iter().chain([SIGTSTP]))
 }
 
+/// The same for a service: a hangup sets the second flag alone.
+pub fn in_service() -> Result<[Arc<AtomicBool>; 2], Failure> {
+    live::end_as_killed().map_err(|error| cannot_watch(&error))?;
+    Ok([set_by([SIGINT, SIGTERM])?, set_by([SIGHUP])?])
+}
+
 /// Resets the signals to their default actions.
 pub fn heed_no_more() {
     SIGNALS.into_iter().chain([SIGTSTP]).for_each(live::unhandle);

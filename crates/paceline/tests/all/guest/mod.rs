@@ -6,6 +6,7 @@ mod machine;
 mod record;
 mod run;
 mod sched_idle;
+mod service;
 mod verifier;
 
 use std::time::Duration;

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The service's loop: it watches the policy in charge, follows the ladder, and answers requests.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use comparison::contender::instance;
+use comparison::loading::{may_load, outrank_policies};
+use live::{Exit, Lookout};
+use policy::Instance;
+use terminal::{Failure, interrupt, output};
+
+use crate::config::{AfterCrash, Config};
+use crate::diary::{Diary, Page, STATE, boot};
+use crate::ladder::{Ladder, Place};
+use crate::request::{Answer, Asked, RUNTIME, Request, Shown, Switched, listen};
+use crate::seat::{Held, prepare};
+use crate::status::{CLASS, Status};
+use crate::voice::{Field, Told, Voice};
+
+/// How often the kernel is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// The kernel's reason is complete this long after it has ejected the policy.
+const REASON_TAKES: Duration = Duration::from_secs(2);
+/// Longest time of an ejection: it waits for every task.
+const EJECTION_TAKES: Duration = Duration::from_secs(120);
+/// How often it looks for tasks that wait behind a real-time task.
+const LOOK_BEHIND: Duration = Duration::from_secs(10);
+/// One part in this many of its time goes into that search.
+const LOOK_BEHIND_SHARE: u32 = 200;
+
+/// Runs the service until SIGTERM or Ctrl-C. SIGHUP has it read its config file again.
+pub fn serve(path: &Path) -> Result<(), Failure> {
+    let config = Config::read(path)?;
+    may_load()?;
+    let [stop, reload] = interrupt::in_service()?;
+    let cannot = |what: &str, error: std::io::Error| Failure::input(format!("{what}: {error}"));
+    let (diary, before) =
+        Diary::open(Path::new(STATE), config.dumps).map_err(|error| cannot(STATE, error))?;
+    let voice = Voice::begin().map_err(|error| cannot("the journal", error))?;
+    output::wait_for_nobody();
+    outrank_policies();
+    let (to, asked) = channel();
+    let shown = Shown::default();
+    let _sockets =
+        listen(Path::new(RUNTIME), to, shown.clone()).map_err(|error| cannot(RUNTIME, error))?;
+    let mut daemon = Daemon::new(path, config, before, voice, diary, shown);
+    daemon.run(&asked, &stop, &reload)
+}
+
+struct Daemon {
+    path: PathBuf,
+    config: Config,
+    ladder: Ladder,
+    held: Option<Held>,
+    /// A policy that the kernel has ejected and not removed yet, and since when.
+    leaving: Option<(Held, Instant)>,
+    voice: Voice,
+    diary: Diary,
+    shown: Shown,
+    loads: u64,
+    ejections: u64,
+    last_switch: Option<Switched>,
+    stands_aside_for: Option<String>,
+    lookout: Lookout,
+    look_behind: Instant,
+    alive: Instant,
+    said: String,
+}
+
+impl Daemon {
+    fn new(
+        path: &Path,
+        config: Config,
+        before: Page,
+        voice: Voice,
+        diary: Diary,
+        shown: Shown,
+    ) -> Self {
+        let now_s = now_s();
+        let mut ladder = Ladder::new(config.rungs(), config.times, before.faults.clone());
+        ladder.forget_old(now_s);
+        let now = Instant::now();
+        let mut daemon = Daemon {
+            path: path.to_path_buf(),
+            config,
+            ladder,
+            held: None,
+            leaving: None,
+            voice,
+            diary,
+            shown,
+            loads: 0,
+            ejections: 0,
+            last_switch: None,
+            stands_aside_for: None,
+            lookout: Lookout::new(),
+            look_behind: now + LOOK_BEHIND,
+            alive: now,
+            said: String::new(),
+        };
+        daemon.after(&before);
+        daemon
+    }
+
+    /// What the end of the service's earlier life asks for.
+    fn after(&mut self, before: &Page) {
+        if !before.runs {
+            return;
+        }
+        let same_boot = before.boot == boot();
+        let how = if same_boot { "the service was killed" } else { "the machine went down" };
+        if let Some(label) = &before.on_trial {
+            self.fail(label, &format!("{how} within its grace time"), "crash");
+        }
+        match self.config.after_crash {
+            AfterCrash::Class if same_boot => {
+                self.ladder.choose(Place::Class);
+                let text =
+                    format!("{how}: {CLASS} stays, as after_crash says; see paceline switch");
+                self.voice.warn(text, fields("crash", CLASS));
+            }
+            _ => self.voice.warn(format!("{how} last time"), fields("crash", CLASS)),
+        }
+    }
+
+    fn run(
+        &mut self,
+        asked: &Receiver<Asked>,
+        stop: &AtomicBool,
+        reload: &AtomicBool,
+    ) -> Result<(), Failure> {
+        self.settle();
+        self.show();
+        self.voice.tell(Told::Ready);
+        while !stop.load(Ordering::Relaxed) {
+            if let Ok(asked) = asked.recv_timeout(LOOK) {
+                let answer = self.answer(&asked.request);
+                self.show();
+                asked.answer(answer);
+            }
+            if reload.swap(false, Ordering::Relaxed) {
+                self.reload_as_signalled();
+            }
+            self.watch();
+            self.settle();
+            self.show();
+        }
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.voice.tell(Told::Stopping);
+        let left = self.held.take().map_or(Ok(()), Held::leave);
+        drop(self.leaving.take());
+        let page = Page { runs: false, on_trial: None, ..self.page() };
+        if let Err(error) = self.diary.note(&page) {
+            self.voice.warn(format!("{STATE}: {error}"), Vec::new());
+        }
+        self.voice.say(format!("ends: {CLASS} is in charge"), fields("end", CLASS));
+        left
+    }
+
+    /// Looks after the policy in charge, and tells that the service is alive.
+    fn watch(&mut self) {
+        if self.alive.elapsed() > Duration::from_secs(1) {
+            self.alive = Instant::now();
+            self.voice.tell(Told::Alive);
+        }
+        if let Some((held, since)) = &self.leaving {
+            let most = if held.attached.is_out() { REASON_TAKES } else { EJECTION_TAKES };
+            let exit = held.attached.exit();
+            if exit.is_some() || since.elapsed() > most {
+                self.ejected(exit);
+            }
+            return;
+        }
+        let Some(held) = &mut self.held else { return };
+        match held.attached.in_charge() {
+            Ok(true) => {
+                held.keep_now_and_then();
+                self.look_behind();
+            }
+            Ok(false) => self.leaving = self.held.take().map(|held| (held, Instant::now())),
+            Err(error) => {
+                let label = held.instance.label.clone();
+                drop(self.held.take());
+                self.fail(&label, &format!("{error:#}"), "failed");
+            }
+        }
+    }
+
+    /// Warns of tasks that only the administrator can help.
+    fn look_behind(&mut self) {
+        let began = Instant::now();
+        if began < self.look_behind {
+            return;
+        }
+        for behind in self.lookout.look() {
+            let text = format!(
+                "{}[{}] waits for a CPU that real-time {}[{}] keeps",
+                behind.task.name, behind.task.tid, behind.real_time.name, behind.real_time.tid
+            );
+            self.voice.warn(text, vec![("PACELINE_EVENT", "behind-real-time".into())]);
+        }
+        self.look_behind = Instant::now() + LOOK_BEHIND.max(began.elapsed() * LOOK_BEHIND_SHARE);
+    }
+
+    /// The kernel has ejected the policy, and said why.
+    fn ejected(&mut self, exit: Option<Exit>) {
+        let Some((held, _)) = self.leaving.take() else { return };
+        let label = held.instance.label.clone();
+        let again = held.attached.wants_to_be_loaded_again();
+        drop(held);
+        let exit = exit.unwrap_or_else(|| Exit {
+            reason: "it gave no reason (see dmesg)".into(),
+            ..Exit::default()
+        });
+        let why = match exit.message.is_empty() {
+            true => exit.reason.clone(),
+            false => format!("{} ({})", exit.reason, exit.message),
+        };
+        if again {
+            self.voice.say(format!("{label} is loaded again: {why}"), fields("restart", &label));
+            self.ladder.took_over(Place::Class, now_s());
+            return;
+        }
+        if exit.is_by_administrator() {
+            self.ladder.choose(Place::Class);
+            self.ladder.took_over(Place::Class, now_s());
+            let text = format!(
+                "{label} was ended by {why}: {CLASS} stays until paceline switch or reload"
+            );
+            self.voice.warn(text, fields("ended", &label));
+            return;
+        }
+        self.ejections += 1;
+        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        match self.diary.keep_dump(&at, &label, &exit) {
+            Ok(Some(path)) => {
+                let mut fields = fields("dump", &label);
+                fields.push(("PACELINE_DUMP", path.display().to_string()));
+                self.voice.say(format!("the kernel's dump is in {}", path.display()), fields);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.voice.warn(format!("the kernel's dump is lost: {error}"), Vec::new());
+            }
+        }
+        self.fail(&label, &format!("the kernel ejected it: {why}"), "ejected");
+    }
+
+    fn fail(&mut self, label: &str, why: &str, event: &str) {
+        let pause = self.ladder.failed(label, why.to_string(), now_s());
+        let pause = humantime::format_duration(Duration::from_secs(pause.as_secs()));
+        let mut fields = fields(event, label);
+        fields.push(("PACELINE_REASON", why.to_string()));
+        self.voice.warn(format!("{label}: {why}; it is left alone for {pause}"), fields);
+    }
+
+    /// Puts in charge what is wanted. A policy that fails on the way makes room for the next.
+    fn settle(&mut self) {
+        if self.leaving.is_some() || self.stands_aside() {
+            return;
+        }
+        loop {
+            let wanted = self.ladder.wanted(now_s());
+            if wanted == *self.ladder.in_charge() || self.change(&wanted).is_ok() {
+                break;
+            }
+        }
+    }
+
+    /// Whether another scheduler is in charge, which may only be while none of ours is.
+    fn stands_aside(&mut self) -> bool {
+        let other = match (&self.held, live::state()) {
+            (None, Ok(now)) if now.state != "disabled" => Some(now.phrase()),
+            _ => None,
+        };
+        if other != self.stands_aside_for {
+            let text = match &other {
+                Some(other) => format!("stands aside: {other}"),
+                None => "no other scheduler is in charge any more".into(),
+            };
+            self.voice.warn(text, vec![("PACELINE_EVENT", "other".into())]);
+            self.stands_aside_for = other;
+        }
+        self.stands_aside_for.is_some()
+    }
+
+    /// Puts something else in charge. A policy is verified before the one in charge goes. If it fails then, the kernel
+    /// is left to Linux's own class for the moment that the ladder's next one takes.
+    fn change(&mut self, to: &Place) -> Result<Switched, String> {
+        let mut switched = Switched {
+            from: name(self.ladder.in_charge()).into(),
+            to: name(to).into(),
+            ..Switched::default()
+        };
+        let Place::Policy(label) = to else {
+            let left = self.held.take().map_or(Ok(()), Held::leave);
+            self.ladder.took_over(Place::Class, now_s());
+            self.told(&switched);
+            return left.map(|()| switched).map_err(|failure| failure.to_string());
+        };
+        let prepared = self
+            .instance(label)
+            .and_then(|instance| prepare(&instance, &self.config, Path::new(STATE)));
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                self.fail(label, &failure.to_string(), "refused");
+                return Err(failure.to_string());
+            }
+        };
+        switched.prepared_s = prepared.took.as_secs_f64();
+        self.note(Some(label.clone()));
+        let (began, before) = (Instant::now(), self.held.take());
+        let had_policy = before.is_some();
+        // One that the kernel has ejected in this moment makes room as well.
+        let _ = before.map_or(Ok(()), Held::leave);
+        match prepared.take() {
+            Ok(held) => {
+                switched.window_s = had_policy.then(|| began.elapsed().as_secs_f64());
+                self.held = Some(held);
+                self.loads += 1;
+                self.ladder.took_over(to.clone(), now_s());
+                self.told(&switched);
+                Ok(switched)
+            }
+            Err(failure) => {
+                self.ladder.took_over(Place::Class, now_s());
+                self.fail(label, &failure.to_string(), "refused");
+                Err(failure.to_string())
+            }
+        }
+    }
+
+    fn told(&mut self, switched: &Switched) {
+        let window = switched.window_s.map_or(String::new(), |window_s| {
+            format!(", {CLASS} in between for at most {:.0} ms", window_s * 1e3)
+        });
+        let mut fields = fields("in-charge", &switched.to);
+        fields.extend(
+            switched
+                .window_s
+                .map(|window_s| ("PACELINE_WINDOW_US", format!("{:.0}", window_s * 1e6))),
+        );
+        self.voice
+            .say(format!("{} is in charge after {}{window}", switched.to, switched.from), fields);
+        if let Some(sources) = self.held.as_ref().and_then(|held| held.sources.clone()) {
+            self.voice.say(sources, vec![("PACELINE_EVENT", "sources".into())]);
+        }
+        self.last_switch = Some(switched.clone());
+    }
+
+    /// A policy by its name with its knobs.
+    fn instance(&self, label: &str) -> Result<Instance, Failure> {
+        let known = self.config.policies.iter().find(|known| known.label == label);
+        known.map_or_else(|| instance(label), |known| Ok(known.clone()))
+    }
+
+    fn answer(&mut self, request: &Request) -> Answer {
+        match request {
+            Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Switch(to) => self.switch(to).map_or_else(Answer::Refused, Answer::Switched),
+            Request::Set { knob, value } => self.set(knob, value).unwrap_or_else(Answer::Refused),
+            Request::Reload => self.reload().map_or_else(Answer::Refused, Answer::Reloaded),
+        }
+    }
+
+    fn switch(&mut self, to: &str) -> Result<Switched, String> {
+        let place = match to {
+            CLASS => Place::Class,
+            _ => Place::Policy(instance(to).map_err(|failure| failure.to_string())?.label),
+        };
+        if self.leaving.is_some() {
+            return Err(
+                "the kernel is removing a policy that it has ejected; try again in a moment".into(),
+            );
+        }
+        if let Some(other) = self.stands_aside().then_some(()).and(self.stands_aside_for.clone()) {
+            return Err(format!("{other} here: {}", live::STOP_IT));
+        }
+        self.ladder.choose(place.clone());
+        if place == *self.ladder.in_charge() {
+            let name = name(&place).to_string();
+            return Ok(Switched { from: name.clone(), to: name, ..Switched::default() });
+        }
+        let changed = self.change(&place);
+        // What was in charge is back before the answer.
+        self.settle();
+        changed.map_err(|why| format!("{why}; {} is in charge", name(self.ladder.in_charge())))
+    }
+
+    fn set(&mut self, knob: &str, value: &str) -> Result<Answer, String> {
+        let held = self.held.as_mut().ok_or("no policy is in charge")?;
+        let (old, new) = (held.instance.clone(), held.instance.with(knob, value));
+        let new = new.map_err(|error| error.to_string())?;
+        let of = |instance: &Instance| instance.written(knob).unwrap_or_default();
+        if !held.attached.set(&new, knob).map_err(|error| format!("{error:#}"))? {
+            return Err(format!(
+                "{knob} is fixed while {} is loaded; load it again with: paceline switch {}",
+                old.policy.name, new.label
+            ));
+        }
+        let (before, after) = (of(&old), of(&new));
+        self.voice.say(
+            format!("{}: {knob} is {after}, and was {before}", old.policy.name),
+            fields("set", &new.label),
+        );
+        self.ladder.adjusted(new.label.clone());
+        let policy = new.label.clone();
+        held.instance = new;
+        Ok(Answer::Set { policy, old: before, new: after })
+    }
+
+    fn reload(&mut self) -> Result<Option<Switched>, String> {
+        self.config = Config::read(&self.path).map_err(|failure| failure.to_string())?;
+        self.diary.keep(self.config.dumps);
+        self.ladder.follow(self.config.rungs(), self.config.times);
+        self.voice.say(format!("{} was read again", self.path.display()), fields("reload", CLASS));
+        let loads = self.loads;
+        self.settle();
+        Ok(self.last_switch.clone().filter(|_| self.loads > loads))
+    }
+
+    fn reload_as_signalled(&mut self) {
+        self.voice.tell(Told::Reloading);
+        if let Err(why) = self.reload() {
+            self.voice.warn(format!("what was in force stays: {why}"), fields("reload", CLASS));
+        }
+        self.voice.tell(Told::Ready);
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            faults: self.ladder.faults().clone(),
+            on_trial: self.ladder.on_trial(now_s()).map(str::to_string),
+            runs: true,
+            boot: boot(),
+        }
+    }
+
+    /// Writes down what the next life has to know. `on_trial`: the policy that is about to be loaded.
+    fn note(&mut self, on_trial: Option<String>) {
+        let page = self.page();
+        let page = Page { on_trial: on_trial.or(page.on_trial.clone()), ..page };
+        if let Err(error) = self.diary.note(&page) {
+            let text = format!("{STATE}: {error}: failures are forgotten at the next start");
+            if self.said != text {
+                self.voice.warn(text.clone(), Vec::new());
+                self.said = text;
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        let now_s = now_s();
+        let since_s = self.ladder.since_s();
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            in_charge: name(self.ladder.in_charge()).into(),
+            for_s: if since_s == 0 { 0 } else { now_s.saturating_sub(since_s) },
+            policies: self.config.rungs(),
+            chosen: self.ladder.chosen().map(|place| name(place).to_string()),
+            on_trial: self.ladder.on_trial(now_s).is_some(),
+            partial: self.config.partial,
+            faults: self.ladder.faults().clone(),
+            loads: self.loads,
+            ejections: self.ejections,
+            last_switch: self.last_switch.clone(),
+            says: self.held.as_ref().and_then(|held| held.attached.knows()?.says),
+            sources: self.held.as_ref().and_then(|held| held.sources.clone()),
+            stands_aside_for: self.stands_aside_for.clone(),
+        }
+    }
+
+    /// Publishes the state.
+    fn show(&mut self) {
+        self.note(None);
+        let status = self.status();
+        let line = format!("{} is in charge", status.in_charge);
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.in_charge != status.in_charge {
+            self.voice.tell(Told::Status(line));
+        }
+        *shown = status;
+    }
+}
+
+fn fields(event: &str, policy: &str) -> Vec<Field> {
+    vec![("PACELINE_EVENT", event.into()), ("PACELINE_POLICY", policy.into())]
+}
+
+fn name(place: &Place) -> &str {
+    match place {
+        Place::Policy(label) => label,
+        Place::Class => CLASS,
+    }
+}
+
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

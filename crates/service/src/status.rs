@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The state of the service, as any user may see it: no name of a task, and no path of a cgroup.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ladder::Fault;
+use crate::request::Switched;
+
+/// The name of Linux's own class where a policy is named.
+pub const CLASS: &str = "default";
+
+/// The state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of Paceline.
+    pub version: String,
+    /// The policy in charge, with its knobs; `default` is Linux's own class.
+    pub in_charge: String,
+    /// For how long, s.
+    pub for_s: u64,
+    /// The policies of the config file, the preferred one first.
+    pub policies: Vec<String>,
+    /// What an administrator chose in their place.
+    pub chosen: Option<String>,
+    /// Whether the policy in charge is within its grace time.
+    pub on_trial: bool,
+    /// It has only tasks that ask for it.
+    pub partial: bool,
+    /// Policies that failed, by name.
+    pub faults: BTreeMap<String, Fault>,
+    /// How often a policy was loaded since the service began.
+    pub loads: u64,
+    /// How often the kernel ejected one.
+    pub ejections: u64,
+    /// The last change of what is in charge.
+    pub last_switch: Option<Switched>,
+    /// The control plane's own line.
+    pub says: Option<String>,
+    /// Where what is known of programs comes from.
+    pub sources: Option<String>,
+    /// Another scheduler is in charge, and the service stands aside.
+    pub stands_aside_for: Option<String>,
+}
