@@ -3,8 +3,8 @@
 
 use std::num::NonZero;
 
+use puruspe::invbetai;
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A mean, with the range in which it lies with 95 % where there is more than one value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -27,12 +27,12 @@ impl Mean {
     pub fn of_best(values: &[f64], of: usize) -> Option<Self> {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / NonZero::new(count)?.get() as f64;
-        let Ok(t) = StudentsT::new(0.0, 1.0, count.saturating_sub(1) as f64) else {
+        if count == 1 {
             return Some(Mean { mean, low: None, high: None });
-        };
+        }
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let error = (squares / (count - 1) as f64 / count as f64).sqrt();
-        let half = t.inverse_cdf(1.0 - 0.025 / of.max(1) as f64) * error;
+        let half = student_t((count - 1) as f64, 0.025 / of.max(1) as f64) * error;
         Some(Mean { mean, low: Some(mean - half), high: Some(mean + half) })
     }
 
@@ -166,6 +166,12 @@ fn means(of: &[usize], values: &[f64]) -> Groups {
     groups.iter().map(|(count, sum)| (*count, sum / f64::max(*count, 1.0))).collect()
 }
 
+/// What a variable of Student's distribution exceeds with this probability, below one half.
+fn student_t(degrees: f64, probability: f64) -> f64 {
+    let x = invbetai(2.0 * probability, degrees / 2.0, 0.5);
+    (degrees * (1.0 - x) / x).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -180,6 +186,23 @@ mod tests {
         assert!(mean.is_above(1.0) && !mean.is_above(1.1));
         assert_eq!(Mean::of(&[7.0]).unwrap().low, None);
         assert_eq!(Mean::of(&[]), None);
+    }
+
+    /// Against tables of the distribution; for two degrees it has a closed form.
+    #[test]
+    fn students_t_is_that_of_the_tables() {
+        for (degrees, t) in
+            [(1.0, 12.706), (2.0, 4.303), (9.0, 2.262), (30.0, 2.042), (1000.0, 1.962)]
+        {
+            let own = student_t(degrees, 0.025);
+            assert!((own - t).abs() < 1e-3, "{degrees}: {own}");
+        }
+        for probability in [0.4, 0.025, 0.025 / 10.0, 0.025 / 1000.0] {
+            let inner: f64 = 1.0 - 2.0 * probability;
+            let t = inner * (2.0 / (1.0 - inner * inner)).sqrt();
+            let own = student_t(2.0, probability);
+            assert!((own / t - 1.0).abs() < 1e-6, "{probability}: {own}, {t}");
+        }
     }
 
     /// The more means there are, the farther the best of them is from its own by chance.
