@@ -124,6 +124,9 @@ pub enum Verb {
     Man {
         /// A verb
         verb: Option<String>,
+        /// Write the pages of the command and of all verbs into this folder
+        #[arg(long, value_name = "DIR", conflicts_with = "verb")]
+        all: Option<PathBuf>,
     },
     /// What runs inside a guest, and runs rt-app JSON for real
     #[command(hide = true)]

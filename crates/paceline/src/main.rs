@@ -15,6 +15,7 @@
 //! | recordings | [`record`] |
 //! | which policies run which job, and where | [`comparison`]: [`comparison::Ground`] is what a ground has to do |
 //! | figures of papers | [`laboratory`] |
+//! | a policy as a service | [`service`]: `Ladder`, `Config`, `Request` |
 //! | many simulations from one file | [`sweep`](../sweep/index.html): `Design`, `Run`, `Store` |
 //! | what is measured, and how it is shown | [`trace`], [`report`] |
 //! | this machine, described by measuring it | [`measuring`] |
@@ -54,6 +55,7 @@ mod tried;
 mod tune;
 mod verdict;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -108,7 +110,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Report(report) => again::run(&report),
         Verb::Config(config) => config::run(&config),
         Verb::Completions { shell } => completions::run(shell),
-        Verb::Man { verb } => manual(verb.as_deref()),
+        Verb::Man { all: Some(folder), .. } => manuals(&folder),
+        Verb::Man { verb, .. } => manual(verb.as_deref()),
         Verb::Guest { .. } => vm::guest::main(&POLICIES),
     }
 }
@@ -219,4 +222,13 @@ fn manual(verb: Option<&str>) -> Result<(), Failure> {
         .render(&mut text)
         .map_err(|error| Failure::run(format!("cannot write the manual: {error}")))?;
     output::print(&String::from_utf8_lossy(&text))
+}
+
+/// Writes the manual of the command, and of each verb that its help names.
+fn manuals(folder: &Path) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| Failure::input(format!("{}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    clap_mangen::generate_to(command, folder).map_err(cannot)
 }

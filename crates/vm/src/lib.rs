@@ -20,6 +20,7 @@ mod qemu;
 mod request;
 mod run;
 mod shell;
+mod system;
 mod traced;
 
 pub use closure::which;
@@ -29,4 +30,5 @@ pub use kernel::Kernel;
 pub use lookup::{Missing, missing, nowhere};
 pub use request::{BadInput, Clock, Keep, PolicyRef, Request, Shape, WorkloadRef};
 pub use run::{run, run_noted, run_traced};
+pub use system::System;
 pub use traced::Traced;

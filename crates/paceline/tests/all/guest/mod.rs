@@ -3,6 +3,7 @@
 
 mod limits;
 mod machine;
+mod package;
 mod record;
 mod run;
 mod sched_idle;

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The .deb on a bare system: installed, enabled, in charge, killed in each way, upgraded, removed and purged, ROUNDS
+# times. Nothing is left of it.
+set -uo pipefail
+cd /srv
+fail() { echo "failed: $*"; journalctl -q -u paceline -n 15 --no-pager -o cat; journalctl -q -k -g 'audit|seccomp' --no-pager -o cat | tail -n 5; exit 1; }
+await() { for ((i = 0; i < 600; i++)); do eval "$1" && return; sleep 0.1; done; fail "never: $1"; }
+state() { cat /sys/kernel/sched_ext/state; }
+ops() { (cd /sys/kernel/sched_ext && cat root/ops) 2>/dev/null; }
+pid() { systemctl show -P MainPID paceline; }
+# Starts it again, without a memory of failures.
+anew() {
+    systemctl stop paceline
+    rm -f /var/lib/paceline/state.json
+    systemctl start paceline || fail 'no start'
+}
+# Files of the system, without those of processes and of dpkg's own log and database.
+files() {
+    find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run/systemd -o -path /run/udev -o -path /tmp \
+        -o -path /srv -o -path /var/log -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/cache/debconf \
+        -o -path /var/lib/systemd -o -path /run/log -o -path /run/credentials \) -prune -o -print | LC_ALL=C sort
+}
+packages() { ls /var/lib/dpkg/info; }
+
+# The next version of the same.
+dpkg-deb -R paceline.deb next
+sed -i 's/^Version: .*/&+next/' next/DEBIAN/control
+dpkg-deb -b next next.deb >/dev/null
+rm -r next
+
+# Commands of the service that are started meanwhile.
+hogs=
+for n in 1 2; do (while :; do :; done) & hogs="$hogs $!"; done
+
+for ((round = 1; round <= ROUNDS; round++)); do
+    files >before
+    packages >packages-before
+    dpkg -i paceline.deb >log 2>&1 || fail "not installed: $(cat log)"
+    [ "$(systemctl is-enabled paceline)" = disabled ] || fail 'it is enabled'
+    [ "$(systemctl is-active paceline)" = inactive ] || fail 'it runs'
+    paceline list >list || fail 'it does not run'
+    # A call that it may not make ends it, instead of an error that it may get over.
+    mkdir -p /run/systemd/system/paceline.service.d
+    printf '[Service]\nSystemCallErrorNumber=kill\n' >/run/systemd/system/paceline.service.d/strict.conf
+    systemctl daemon-reload
+    systemctl enable --now paceline 2>log || fail "not enabled: $(cat log)"
+    await '[ "$(ops)" = paceline ]'
+
+    # What users may ask, and what they may not.
+    as_nobody='setpriv --reuid 65534 --regid 65534 --clear-groups'
+    $as_nobody paceline status >status || fail 'no status for a user'
+    grep -q '^paceline is in charge' status || fail "$(cat status)"
+    $as_nobody paceline switch cas 2>err && fail 'a user switches'
+    grep -q 'only root may change' err || fail "$(cat err)"
+
+    paceline switch cas >out || fail 'no switch'
+    [ "$(ops)" = cas ] || fail "$(ops) after the switch"
+    sed -i 's/^policy = .*/policy = ["flsched", "cas"]/' /etc/paceline/paceline.toml
+    systemctl reload paceline || fail 'no reload'
+    [ "$(ops)" = flsched ] || fail "$(ops) after the reload"
+    echo 'polcy = 3' >>/etc/paceline/paceline.toml
+    systemctl reload paceline 2>/dev/null && fail 'a wrong file is taken'
+    [ "$(ops)" = flsched ] || fail "$(ops) after the wrong file"
+    sed -i '$d' /etc/paceline/paceline.toml
+    event() { journalctl -q -u paceline PACELINE_EVENT="$1" PACELINE_POLICY="$2" -n 1 -o cat; }
+    await '[ -n "$(event in-charge flsched)" ]'
+
+    # It is killed, crashes, and stands still: each time a policy is back, by the ladder.
+    printf '[Unit]\nStartLimitBurst=100\n[Service]\nWatchdogSec=5s\n' >/run/systemd/system/paceline.service.d/test.conf
+    systemctl daemon-reload
+    systemctl restart paceline || fail 'no restart'
+    for signal in KILL ABRT STOP; do
+        await '[ "$(state)" = enabled ]'
+        before=$(pid)
+        kill -$signal "$before"
+        await '[ "$(pid)" != 0 ] && [ "$(pid)" != $before ]'
+        await '[ "$(systemctl is-active paceline)" = active ]'
+        anew
+    done
+    await '[ "$(state)" = enabled ]'
+    # Out of memory.
+    before=$(pid)
+    echo 1 >/proc/sys/vm/overcommit_memory
+    echo 1000 >/proc/"$before"/oom_score_adj
+    echo f >/proc/sysrq-trigger
+    await '[ "$(pid)" != 0 ] && [ "$(pid)" != $before ]'
+    rm -r /run/systemd/system/paceline.service.d
+    systemctl daemon-reload
+    anew
+    await '[ "$(ops)" = flsched ]'
+
+    # An upgrade keeps it in charge and keeps its config file.
+    DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold next.deb >log 2>&1 || fail "no upgrade: $(cat log)"
+    dpkg-query -W -f '${Version}' paceline | grep -q next || fail 'it is the old version'
+    await '[ "$(ops)" = flsched ]'
+    [ "$(systemctl is-enabled paceline)" = enabled ] || fail 'it is not enabled after the upgrade'
+
+    dpkg --remove paceline >log 2>&1 || fail "not removed: $(cat log)"
+    [ "$(state)" = disabled ] || fail "$(state) after it was removed"
+    dpkg --purge paceline >log 2>&1 || fail "not purged: $(cat log)"
+    systemctl reset-failed paceline 2>/dev/null
+    files >after
+    packages >packages-after
+    diff before after || fail 'files are left'
+    diff packages-before packages-after || fail 'dpkg has files left'
+done
+echo "$ROUNDS rounds"
