@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Defaults from config files: `/etc/paceline.toml`, and `paceline.toml` in the user's config folder, which takes
+//! Defaults from config files: `/etc/paceline/defaults.toml`, and `paceline.toml` in the user's config folder, which takes
 //! precedence. The command line takes precedence over both.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use terminal::{Failure, files, meant, output};
 use crate::cli::{Compare, Config, Try};
 
 /// The file for all users.
-const SYSTEM: &str = "/etc/paceline.toml";
+const SYSTEM: &str = "/etc/paceline/defaults.toml";
 
 /// Keys of a config file; each takes the values of the option with its name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use report::text::{Align, table, visible};
 use serde::Serialize;
-use service::request::{Answer, RUNTIME, Request, Switched, ask};
-use service::status::{CLASS, Status as State};
+use service::request::{Answer, RUNTIME, Request, ask};
+use service::status::{CLASS, Status as State, Switched};
 use service::{Config, ladder::Fault};
 use terminal::{Failure, output};
 

@@ -16,9 +16,9 @@ use terminal::{Failure, interrupt, output};
 use crate::config::{AfterCrash, Config};
 use crate::diary::{Diary, Page, STATE, boot};
 use crate::ladder::{Ladder, Place};
-use crate::request::{Answer, Asked, RUNTIME, Request, Shown, Switched, listen};
+use crate::request::{Answer, Asked, RUNTIME, Request, Shown, listen};
 use crate::seat::{Held, prepare};
-use crate::status::{CLASS, Status};
+use crate::status::{CLASS, Status, Switched};
 use crate::voice::{Field, Told, Voice};
 
 /// How often the kernel is looked at.

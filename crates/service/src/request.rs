@@ -14,7 +14,7 @@ use std::{fs, thread};
 use serde::{Deserialize, Serialize};
 use terminal::Failure;
 
-use crate::status::Status;
+use crate::status::{Status, Switched};
 
 /// The folder of the sockets.
 pub const RUNTIME: &str = "/run/paceline";
@@ -67,19 +67,6 @@ pub enum Answer {
     Reloaded(Option<Switched>),
     /// It was not done; why, in a line.
     Refused(String),
-}
-
-/// A change of what is in charge.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Switched {
-    /// What was in charge; `default` is Linux's own class.
-    pub from: String,
-    /// What is in charge now.
-    pub to: String,
-    /// How long Linux's own class was in charge between two policies, at most, s. None: one of both is that class.
-    pub window_s: Option<f64>,
-    /// How long the new policy took to be verified and prepared, s, with the one before still in charge.
-    pub prepared_s: f64,
 }
 
 /// A request that waits for its answer.

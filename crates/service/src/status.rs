@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ladder::Fault;
-use crate::request::Switched;
 
 /// The name of Linux's own class where a policy is named.
 pub const CLASS: &str = "default";
@@ -42,4 +41,17 @@ pub struct Status {
     pub sources: Option<String>,
     /// Another scheduler is in charge, and the service stands aside.
     pub stands_aside_for: Option<String>,
+}
+
+/// A change of what is in charge.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Switched {
+    /// What was in charge; `default` is Linux's own class.
+    pub from: String,
+    /// What is in charge now.
+    pub to: String,
+    /// How long Linux's own class was in charge between two policies, at most, s. None: one of both is that class.
+    pub window_s: Option<f64>,
+    /// How long the new policy took to be verified and prepared, s, with the one before still in charge.
+    pub prepared_s: f64,
 }
