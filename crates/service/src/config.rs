@@ -26,6 +26,8 @@ pub struct Config {
     pub ignore_cgroup_limits: bool,
     /// What is known of programs.
     pub profile: Option<PathBuf>,
+    /// The content of that file.
+    told: Option<String>,
     /// Kinds of cores as `run --core-types` takes them.
     pub core_types: Option<String>,
     /// The turbo table of a machine like this one.
@@ -158,18 +160,35 @@ impl Config {
             return Err(bad("dumps", &format!("expected a whole number up to {DUMPS_MAX}")));
         }
         let folder = path.parent().unwrap_or(Path::new("."));
+        let profile = written.profile.map(|profile| folder.join(profile));
+        let told = profile.as_deref().map(files::read).transpose();
         let clocks = written.clocks.map(|machine| turbo::of(&machine)).transpose();
         Ok(Config {
             policies,
             partial: written.partial,
             ignore_cgroup_limits: written.ignore_cgroup_limits,
-            profile: written.profile.map(|profile| folder.join(profile)),
+            profile,
+            told: told.map_err(|failure| bad("profile", &failure))?,
             core_types: written.core_types,
             clocks: clocks.map_err(|failure| bad("clocks", &failure))?,
             after_crash: written.after_crash,
             times: Times { grace, backoff, longest_backoff },
             dumps,
         })
+    }
+
+    /// Whether a policy is loaded in the same way as by another file.
+    pub fn loads_like(&self, other: &Config) -> bool {
+        let conditions = |of: &Config| {
+            (
+                of.partial,
+                of.ignore_cgroup_limits,
+                of.told.clone(),
+                of.core_types.clone(),
+                of.clocks.clone(),
+            )
+        };
+        conditions(self) == conditions(other)
     }
 
     /// The policies' names with their knobs, the preferred one first.
@@ -197,16 +216,22 @@ mod tests {
 
     #[test]
     fn a_file_may_say_all_that_there_is() {
-        let config = parse(
-            "policy = [\"paceline\", \"cas\"]\npartial = true\nignore_cgroup_limits = true\nprofile = \"programs.toml\"\n\
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("programs.toml"), "[programs]\nmcf = 1.7\n").unwrap();
+        let path = folder.path().join("paceline.toml");
+        let text = "policy = [\"paceline\", \"cas\"]\npartial = true\nignore_cgroup_limits = true\nprofile = \"programs.toml\"\n\
              core_types = \"0=fast,1=slow\"\nclocks = \"xeon-gold-6130\"\nafter_crash = \"class\"\ngrace = \"5s\"\n\
-             backoff = \"1min\"\nlongest_backoff = \"1h\"\ndumps = 3",
-        )
-        .unwrap();
+             backoff = \"1min\"\nlongest_backoff = \"1h\"\ndumps = 3";
+        let config = Config::parse(text, &path).unwrap();
         assert_eq!(config.rungs(), ["paceline", "cas"]);
-        assert_eq!(config.profile.unwrap(), Path::new("/etc/paceline/programs.toml"));
+        assert_eq!(config.profile.as_deref(), Some(&*folder.path().join("programs.toml")));
+        let again = |text: &str| Config::parse(text, &path).unwrap().loads_like(&config);
+        assert!(again(text) && again(&text.replace("\"paceline\", ", "")));
+        assert!(!again(&text.replace("partial = true", "")));
+        std::fs::write(folder.path().join("programs.toml"), "[programs]\nmcf = 2\n").unwrap();
+        assert!(!again(text), "its profile is another one");
         assert_eq!((config.after_crash, config.dumps), (AfterCrash::Class, 3));
-        assert_eq!(config.clocks.unwrap().license_levels, 3);
+        assert_eq!(config.clocks.as_ref().unwrap().license_levels, 3);
     }
 
     #[test]

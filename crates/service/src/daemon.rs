@@ -2,15 +2,17 @@
 //! The service's loop: it watches the policy in charge, follows the ladder, and answers requests.
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use comparison::contender::instance;
 use comparison::loading::{may_load, outrank_policies};
 use live::{Exit, Lookout};
 use policy::Instance;
+use sd_notify::NotifyState;
 use terminal::{Failure, interrupt, output};
 
 use crate::config::{AfterCrash, Config};
@@ -27,6 +29,10 @@ const LOOK: Duration = Duration::from_millis(200);
 const REASON_TAKES: Duration = Duration::from_secs(2);
 /// Longest time of an ejection: it waits for every task.
 const EJECTION_TAKES: Duration = Duration::from_secs(120);
+/// Longest turn of the loop: a policy is loaded in it, and waits for the end of another one.
+const LOOP_TAKES: Duration = Duration::from_secs(180);
+/// How long a new policy waits for the end of the one before it.
+const SEAT_TAKES: Duration = Duration::from_secs(20);
 /// How often it looks for tasks that wait behind a real-time task.
 const LOOK_BEHIND: Duration = Duration::from_secs(10);
 /// One part in this many of its time goes into that search.
@@ -47,8 +53,34 @@ pub fn serve(path: &Path) -> Result<(), Failure> {
     let shown = Shown::default();
     let _sockets =
         listen(Path::new(RUNTIME), to, shown.clone()).map_err(|error| cannot(RUNTIME, error))?;
-    let mut daemon = Daemon::new(path, config, before, voice, diary, shown);
+    let beat = pulse().map_err(|error| cannot("a thread", error))?;
+    let mut daemon = Daemon::new(path, config, before, voice, diary, shown, beat);
     daemon.run(&asked, &stop, &reload)
+}
+
+/// Tells the service manager's watchdog that the service is alive, as long as its loop is: a switch, and the end of an
+/// ejected policy, may take longer than the watchdog waits. Returns what the loop counts up.
+fn pulse() -> std::io::Result<Arc<AtomicU64>> {
+    let beat = Arc::<AtomicU64>::default();
+    let Some(within) = sd_notify::watchdog_enabled() else { return Ok(beat) };
+    let seen = beat.clone();
+    let work = move || {
+        // It must not starve under a policy either.
+        let _ = live::outrank_policies();
+        let (mut last, mut since) = (0, Instant::now());
+        loop {
+            let now = seen.load(Ordering::Relaxed);
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            if since.elapsed() < LOOP_TAKES {
+                let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+            }
+            thread::sleep(within / 4);
+        }
+    };
+    thread::Builder::new().name("pulse".into()).spawn(work)?;
+    Ok(beat)
 }
 
 struct Daemon {
@@ -67,7 +99,8 @@ struct Daemon {
     stands_aside_for: Option<String>,
     lookout: Lookout,
     look_behind: Instant,
-    alive: Instant,
+    beat: Arc<AtomicU64>,
+    boot: String,
     said: String,
 }
 
@@ -79,11 +112,11 @@ impl Daemon {
         voice: Voice,
         diary: Diary,
         shown: Shown,
+        beat: Arc<AtomicU64>,
     ) -> Self {
         let now_s = now_s();
         let mut ladder = Ladder::new(config.rungs(), config.times, before.faults.clone());
         ladder.forget_old(now_s);
-        let now = Instant::now();
         let mut daemon = Daemon {
             path: path.to_path_buf(),
             config,
@@ -98,8 +131,9 @@ impl Daemon {
             last_switch: None,
             stands_aside_for: None,
             lookout: Lookout::new(),
-            look_behind: now + LOOK_BEHIND,
-            alive: now,
+            look_behind: Instant::now() + LOOK_BEHIND,
+            beat,
+            boot: boot(),
             said: String::new(),
         };
         daemon.after(&before);
@@ -111,7 +145,7 @@ impl Daemon {
         if !before.runs {
             return;
         }
-        let same_boot = before.boot == boot();
+        let same_boot = before.boot == self.boot;
         let how = if same_boot { "the service was killed" } else { "the machine went down" };
         if let Some(label) = &before.on_trial {
             self.fail(label, &format!("{how} within its grace time"), "crash");
@@ -137,6 +171,7 @@ impl Daemon {
         self.show();
         self.voice.tell(Told::Ready);
         while !stop.load(Ordering::Relaxed) {
+            self.beat.fetch_add(1, Ordering::Relaxed);
             if let Ok(asked) = asked.recv_timeout(LOOK) {
                 let answer = self.answer(&asked.request);
                 self.show();
@@ -164,12 +199,8 @@ impl Daemon {
         left
     }
 
-    /// Looks after the policy in charge, and tells that the service is alive.
+    /// Looks after the policy in charge.
     fn watch(&mut self) {
-        if self.alive.elapsed() > Duration::from_secs(1) {
-            self.alive = Instant::now();
-            self.voice.tell(Told::Alive);
-        }
         if let Some((held, since)) = &self.leaving {
             let most = if held.attached.is_out() { REASON_TAKES } else { EJECTION_TAKES };
             let exit = held.attached.exit();
@@ -266,7 +297,7 @@ impl Daemon {
         if self.leaving.is_some() || self.stands_aside() {
             return;
         }
-        loop {
+        for _ in 0..self.config.policies.len() + 2 {
             let wanted = self.ladder.wanted(now_s());
             if wanted == *self.ladder.in_charge() || self.change(&wanted).is_ok() {
                 break;
@@ -319,8 +350,12 @@ impl Daemon {
         self.note(Some(label.clone()));
         let (began, before) = (Instant::now(), self.held.take());
         let had_policy = before.is_some();
-        // One that the kernel has ejected in this moment makes room as well.
+        // One that the kernel has ejected in this moment makes room as well, a little later.
         let _ = before.map_or(Ok(()), Held::leave);
+        if !free_within(SEAT_TAKES) {
+            self.ladder.took_over(Place::Class, now_s());
+            return Err("the kernel does not let the policy before it go".into());
+        }
         match prepared.take() {
             Ok(held) => {
                 switched.window_s = had_policy.then(|| began.elapsed().as_secs_f64());
@@ -418,11 +453,17 @@ impl Daemon {
     }
 
     fn reload(&mut self) -> Result<Option<Switched>, String> {
-        self.config = Config::read(&self.path).map_err(|failure| failure.to_string())?;
+        let config = Config::read(&self.path).map_err(|failure| failure.to_string())?;
+        let before = std::mem::replace(&mut self.config, config);
         self.diary.keep(self.config.dumps);
         self.ladder.follow(self.config.rungs(), self.config.times);
         self.voice.say(format!("{} was read again", self.path.display()), fields("reload", CLASS));
         let loads = self.loads;
+        let stays = self.ladder.wanted(now_s()) == *self.ladder.in_charge();
+        if self.held.is_some() && stays && !self.config.loads_like(&before) {
+            // The same policy, under other conditions.
+            let _ = self.change(&self.ladder.in_charge().clone());
+        }
         self.settle();
         Ok(self.last_switch.clone().filter(|_| self.loads > loads))
     }
@@ -440,7 +481,7 @@ impl Daemon {
             faults: self.ladder.faults().clone(),
             on_trial: self.ladder.on_trial(now_s()).map(str::to_string),
             runs: true,
-            boot: boot(),
+            boot: self.boot.clone(),
         }
     }
 
@@ -488,6 +529,18 @@ impl Daemon {
             self.voice.tell(Told::Status(line));
         }
         *shown = status;
+    }
+}
+
+/// Waits until no scheduler is in charge.
+fn free_within(most: Duration) -> bool {
+    let began = Instant::now();
+    loop {
+        match live::state() {
+            Ok(now) if now.state == "disabled" => return true,
+            _ if began.elapsed() > most => return false,
+            _ => thread::sleep(Duration::from_millis(1)),
+        }
     }
 }
 

@@ -38,8 +38,6 @@ pub enum Told {
     Reloading,
     /// It ends.
     Stopping,
-    /// It is alive.
-    Alive,
     /// Its state, in a line.
     Status(String),
 }
@@ -128,7 +126,6 @@ fn notify(told: &Told) -> std::io::Result<()> {
             sd_notify::notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now()?])
         }
         Told::Stopping => sd_notify::notify(&[NotifyState::Stopping]),
-        Told::Alive => sd_notify::notify(&[NotifyState::Watchdog]),
         Told::Status(text) => sd_notify::notify(&[NotifyState::Status(&visible(text))]),
     }
 }
