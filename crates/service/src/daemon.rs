@@ -2,9 +2,9 @@
 //! The service's loop: it watches the policy in charge, follows the ladder, and answers requests.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -299,7 +299,10 @@ impl Daemon {
         }
         for _ in 0..self.config.policies.len() + 2 {
             let wanted = self.ladder.wanted(now_s());
-            if wanted == *self.ladder.in_charge() || self.change(&wanted).is_ok() {
+            if wanted == *self.ladder.in_charge()
+                || self.change(&wanted).is_ok()
+                || self.leaving.is_some()
+            {
                 break;
             }
         }
@@ -341,11 +344,24 @@ impl Daemon {
             .and_then(|instance| prepare(&instance, &self.config, Path::new(STATE)));
         let prepared = match prepared {
             Ok(prepared) => prepared,
+            Err(failure)
+                if self.held.as_ref().is_some_and(|held| held.instance.label == *label) =>
+            {
+                return Err(failure.to_string());
+            }
             Err(failure) => {
                 self.fail(label, &failure.to_string(), "refused");
                 return Err(failure.to_string());
             }
         };
+        let is_out = |held: &mut Held| held.attached.in_charge().is_ok_and(|in_charge| !in_charge);
+        if let Some(held) = self.held.take_if(is_out) {
+            self.leaving = Some((held, Instant::now()));
+            return Err(
+                "the kernel has ejected the policy in charge meanwhile; try again in a moment"
+                    .into(),
+            );
+        }
         switched.prepared_s = prepared.took.as_secs_f64();
         self.note(Some(label.clone()));
         let (began, before) = (Instant::now(), self.held.take());
@@ -454,6 +470,13 @@ impl Daemon {
 
     fn reload(&mut self) -> Result<Option<Switched>, String> {
         let config = Config::read(&self.path).map_err(|failure| failure.to_string())?;
+        let first = &config.policies[0];
+        let is_in_charge =
+            self.held.as_ref().is_some_and(|held| held.instance.label == first.label);
+        if !(is_in_charge && config.loads_like(&self.config)) {
+            // A file whose first policy cannot be loaded changes nothing.
+            prepare(first, &config, Path::new(STATE)).map_err(|failure| failure.to_string())?;
+        }
         let before = std::mem::replace(&mut self.config, config);
         self.diary.keep(self.config.dumps);
         self.ladder.follow(self.config.rungs(), self.config.times);
@@ -524,11 +547,12 @@ impl Daemon {
         self.note(None);
         let status = self.status();
         let line = format!("{} is in charge", status.in_charge);
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reader may be kept from running by the policy: it must not hold up this loop.
+        let Ok(mut shown) = self.shown.try_lock() else { return };
         if shown.in_charge != status.in_charge {
             self.voice.tell(Told::Status(line));
         }
-        *shown = status;
+        *shown = status.public();
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use live::Exit;
+use report::text::visible;
 use serde::{Deserialize, Serialize};
 
 use crate::ladder::Fault;
@@ -67,6 +68,8 @@ impl Diary {
         file.write_all(&serde_json::to_vec_pretty(page).expect("it is plain data"))?;
         file.sync_all()?;
         fs::rename(&unfinished, &place)?;
+        // The name has to outlast a crash, too.
+        File::open(&self.folder)?.sync_all()?;
         self.page = page.clone();
         Ok(())
     }
@@ -81,12 +84,13 @@ impl Diary {
         }
         let name = policy.split(':').next().unwrap_or_default();
         let place = folder.join(format!("{at}-{name}.txt"));
-        let mut text = format!("{policy}: {}", exit.reason);
+        let mut text = format!("{policy}: {}", visible(&exit.reason));
         if !exit.message.is_empty() {
-            text += &format!(" ({})", exit.message);
+            text += &format!(" ({})", visible(&exit.message));
         }
         text += "\n\n";
-        text += &exit.dump;
+        // Tasks choose their names: no line of it can control a terminal.
+        text.extend(exit.dump.lines().flat_map(|line| [visible(line), "\n".into()]));
         text.truncate(text.floor_char_boundary(DUMP_MAX));
         create(&place)?.write_all(text.as_bytes())?;
         Ok(Some(place))

@@ -142,7 +142,8 @@ impl Ladder {
         let not_before_s = now_s + pause.as_secs();
         self.faults.insert(label.to_string(), Fault { count, not_before_s, why });
         if let Some(chosen) = self.chosen.take_if(|chosen| chosen.place == own) {
-            let before = chosen.before.filter(|_| ran_s < self.times.grace.as_secs());
+            let early = !was_in_charge || ran_s < self.times.grace.as_secs();
+            let before = chosen.before.filter(|_| early);
             self.chosen = before.map(|place| Choice { place, before: None });
         }
         if was_in_charge {

@@ -43,6 +43,20 @@ pub struct Status {
     pub stands_aside_for: Option<String>,
 }
 
+impl Status {
+    /// What any user may see of it: the kernel names tasks in its reasons, and a refusal may name cgroups.
+    #[must_use]
+    pub fn public(mut self) -> Self {
+        for fault in self.faults.values_mut() {
+            fault.why = FOR_ROOT.into();
+        }
+        self
+    }
+}
+
+/// What stands in place of a reason.
+const FOR_ROOT: &str = "root may see why";
+
 /// A change of what is in charge.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Switched {
@@ -54,4 +68,20 @@ pub struct Switched {
     pub window_s: Option<f64>,
     /// How long the new policy took to be verified and prepared, s, with the one before still in charge.
     pub prepared_s: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_user_sees_names_of_tasks_or_cgroups() {
+        let why =
+            "runnable task stall (secret[7] failed to run); /secret.slice/cpu.max is 1".to_string();
+        let fault = Fault { count: 1, not_before_s: 9, why };
+        let state = Status { faults: [("cas".to_string(), fault)].into(), ..Status::default() };
+        let public = serde_json::to_string(&state.clone().public()).unwrap();
+        assert!(public.contains("cas") && !public.contains("secret"), "{public}");
+        assert!(serde_json::to_string(&state).unwrap().contains("secret"), "root sees them");
+    }
 }

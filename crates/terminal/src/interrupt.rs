@@ -103,8 +103,9 @@ pub fn in_charge() -> Result<Arc<AtomicBool>, Failure> {
 
 /// The same for a service: a hangup sets the second flag alone.
 pub fn in_service() -> Result<[Arc<AtomicBool>; 2], Failure> {
+    live::speak_from_background();
     live::end_as_killed().map_err(|error| cannot_watch(&error))?;
-    Ok([set_by([SIGINT, SIGTERM])?, set_by([SIGHUP])?])
+    Ok([set_by([SIGINT, SIGTERM, SIGTSTP])?, set_by([SIGHUP])?])
 }
 
 /// Resets the signals to their default actions.
