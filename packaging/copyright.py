@@ -51,18 +51,19 @@ def texts(package: dict) -> list[str]:
 
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
+    foreign = crates()
     paragraphs = [
         f"Format: {FORMAT}\nUpstream-Name: paceline",
         "Files: *\nCopyright: the Paceline developers\nLicense: GPL-2.0-only",
         "License: GPL-2.0-only\n On Debian systems the text of this licence is in /usr/share/common-licenses/GPL-2.",
         "Comment:\n The program contains libelf (GPL-2.0-or-later or LGPL-3.0-or-later), zlib (Zlib), libbpf\n"
         " (LGPL-2.1-only or BSD-2-Clause), and these Rust crates. Their own texts are in licences.gz.\n"
-        + "\n".join(f"  {crate['name']} {crate['version']}: {crate['license'] or 'see its text'}" for crate in crates()),
+        + "\n".join(f"  {crate['name']} {crate['version']}: {crate['license'] or 'see its text'}" for crate in foreign),
     ]
     (folder / "copyright").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
     # Many crates share a text, word for word.
     users: dict[str, list[str]] = {}
-    for crate in crates():
+    for crate in foreign:
         for text in texts(crate):
             users.setdefault(text, []).append(f"{crate['name']} {crate['version']}")
     whole = "".join(f"{', '.join(names)}:\n\n{text}\n\n{'-' * 80}\n\n" for text, names in users.items())

@@ -46,7 +46,7 @@ struct bpf_timer {
 
 /* Set before loading: a knob, or a fact of the machine. */
 #define CONFIG const volatile
-/* The same, and may change while the policy is in charge: a knob of which nothing is derived. */
+/* A knob that may change while the policy is in charge: it is read anew at each use. */
 #define TUNABLE SEC(".data.tunable") volatile
 #define EXPORT
 

@@ -25,11 +25,7 @@ pub fn heed_numbers(instance: &Instance) -> Result<(), Failure> {
 
 /// Checks the conditions for loading a policy before anything is changed. Fails if a scheduler is in charge.
 pub fn may_load() -> Result<(), Failure> {
-    let state = can_load()?;
-    match state.state == "disabled" {
-        true => Ok(()),
-        false => Err(Failure::input(format!("{} here: {}", state.phrase(), live::STOP_IT))),
-    }
+    can_load()?.check_free().map_err(Failure::input)
 }
 
 /// The same, whichever scheduler is in charge.

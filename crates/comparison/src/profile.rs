@@ -42,7 +42,7 @@ impl Given {
     fn parse(file: &str, text: &str) -> Result<Self, Failure> {
         let bad = |why: &dyn Display| Failure::input(format!("{file}: {why}"));
         let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            let line = files::line_of(text, error.span());
             Failure::input(format!("{file}:{line}: {}", error.message().replace('\n', "; ")))
         })?;
         let programs = match table.remove("programs") {

@@ -192,6 +192,11 @@ impl Controlling {
         Knows { stepping: self.pulse.since(now_ns()), ..known(&self.knows).clone() }
     }
 
+    /// Its own line about its activity.
+    pub fn says(&self) -> Option<String> {
+        known(&self.knows).says.clone()
+    }
+
     /// Whether its thread has ended. It ends only by a panic, which prints a message; its last decision stays in force.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)

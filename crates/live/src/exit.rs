@@ -2,6 +2,7 @@
 //! The kernel's message to a policy on its exit: `policies/common/exit.h`.
 
 use std::ffi::CStr;
+use std::fmt::{self, Display};
 
 use libbpf_rs::{MapCore, MapFlags, Object};
 
@@ -20,6 +21,16 @@ pub struct Exit {
 
 /// `SCX_EXIT_SYSRQ`: SysRq-S, the key with which an administrator ends any scheduler.
 const SYSRQ: i32 = 67;
+
+impl Display for Exit {
+    /// The reason, and the task or CPU concerned.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.message.is_empty() {
+            true => out.write_str(&self.reason),
+            false => write!(out, "{} ({})", self.reason, self.message),
+        }
+    }
+}
 
 impl Exit {
     /// Whether an administrator ended the policy with a key.

@@ -35,7 +35,7 @@ impl State {
     }
 
     /// Fails if a scheduler is in charge, or about to be.
-    pub(crate) fn check_free(&self) -> anyhow::Result<()> {
+    pub fn check_free(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.state == "disabled", "{} here: {STOP_IT}", self.phrase());
         Ok(())
     }

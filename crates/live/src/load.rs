@@ -320,6 +320,11 @@ impl Attached {
         self.control.as_ref().map(Controlling::knows)
     }
 
+    /// The control plane's own line, if there is one: the service asks several times a second.
+    pub fn says(&self) -> Option<String> {
+        self.control.as_ref()?.says()
+    }
+
     pub(crate) fn object(&self) -> &Object {
         &self.object
     }

@@ -10,4 +10,4 @@ mod predict;
 mod raw;
 
 pub use measurement::{Check, Measurement, THIS};
-pub use names::{core_types, find_machine};
+pub use names::{core_types, find_machine, topology_here};

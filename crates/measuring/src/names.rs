@@ -5,7 +5,7 @@ use std::path::Path;
 
 use machine::{Machine, MachineError};
 use policy::table::TYPES_MAX;
-use terminal::{Failure, files, meant, output};
+use terminal::{Failure, failed, files, meant, output};
 
 use crate::describe::was_busy;
 use crate::measurement::{THIS, this};
@@ -35,6 +35,16 @@ pub fn find_machine(name: &str) -> Result<Machine, Failure> {
             })
         }),
     }
+}
+
+/// This machine's topology, with the kinds of cores that a user names, if any ([`core_types`]).
+pub fn topology_here(kinds: Option<&str>) -> Result<policy::Topology, Failure> {
+    let mut topology = live::topology().map_err(failed)?;
+    if let Some(kinds) = kinds {
+        let cpus = topology.core_type.len();
+        topology.core_type = core_types(kinds, cpus, &topology.missing)?;
+    }
+    Ok(topology)
 }
 
 /// Reads `0-1=fast,2-5=slow`: the kind of core that each CPU represents. A kind that is named before another is faster.

@@ -89,7 +89,7 @@ impl Defaults {
     /// Adds the defaults of a file.
     fn add(&mut self, text: &str, path: &Path) -> Result<(), Failure> {
         let file: File = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            let line = files::line_of(text, error.span());
             let why = error.message().replace('\n', " ");
             let why = why.replace("u32", "a whole number from 1 to 1000");
             Failure::input(format!("{}:{line}: {why}", path.display()))

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use comparison::loading::{heed_limits, heed_numbers, may_load, outrank_policies};
 use comparison::{POLICIES, contender, turbo};
 use live::{Attached, Behind, Exit, Glance, Lookout, Scope, Standing};
-use measuring::core_types;
+use measuring::topology_here;
 use policy::{Policy, Profile, Topology};
 use report::text::plural;
 use serde_json::json;
@@ -247,8 +247,7 @@ fn scheduler_in_charge() -> String {
 
 fn reason(exit: Option<&Exit>) -> String {
     match exit {
-        Some(exit) if exit.message.is_empty() => exit.reason.clone(),
-        Some(exit) => format!("{} ({})", exit.reason, exit.message),
+        Some(exit) => exit.to_string(),
         None => "it gave no reason (see dmesg)".into(),
     }
 }
@@ -284,11 +283,7 @@ fn mend() -> Result<(), Failure> {
 
 /// This machine's topology, with its kinds of cores as they were given.
 fn topology(args: &Run) -> Result<Topology, Failure> {
-    let mut topology = live::topology().map_err(failed)?;
-    if let Some(kinds) = &args.core_types {
-        let cpus = topology.core_type.len();
-        topology.core_type = core_types(kinds, cpus, &topology.missing)?;
-    }
+    let mut topology = topology_here(args.core_types.as_deref())?;
     if let Some(machine) = &args.clocks {
         topology.clocks = turbo::of(machine)?;
     }

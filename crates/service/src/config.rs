@@ -116,7 +116,7 @@ impl Config {
 
     fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
         let written: Written = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            let line = files::line_of(text, error.span());
             Failure::input(format!(
                 "{}:{line}: {}",
                 path.display(),

@@ -19,7 +19,7 @@ use crate::config::{AfterCrash, Config};
 use crate::diary::{Diary, Page, STATE, boot};
 use crate::ladder::{Ladder, Place};
 use crate::request::{Answer, Asked, RUNTIME, Request, Shown, listen};
-use crate::seat::{Held, prepare};
+use crate::seat::{Held, Prepared, prepare};
 use crate::status::{CLASS, Status, Switched};
 use crate::voice::{Field, Told, Voice};
 
@@ -250,10 +250,7 @@ impl Daemon {
             reason: "it gave no reason (see dmesg)".into(),
             ..Exit::default()
         });
-        let why = match exit.message.is_empty() {
-            true => exit.reason.clone(),
-            false => format!("{} ({})", exit.reason, exit.message),
-        };
+        let why = exit.to_string();
         if again {
             self.voice.say(format!("{label} is loaded again: {why}"), fields("restart", &label));
             self.ladder.took_over(Place::Class, now_s());
@@ -294,7 +291,7 @@ impl Daemon {
 
     /// Puts in charge what is wanted. A policy that fails on the way makes room for the next.
     fn settle(&mut self) {
-        if self.leaving.is_some() || self.stands_aside() {
+        if self.leaving.is_some() || self.stands_aside().is_some() {
             return;
         }
         for _ in 0..self.config.policies.len() + 2 {
@@ -308,8 +305,8 @@ impl Daemon {
         }
     }
 
-    /// Whether another scheduler is in charge, which may only be while none of ours is.
-    fn stands_aside(&mut self) -> bool {
+    /// Another scheduler that is in charge, which may only be while none of ours is.
+    fn stands_aside(&mut self) -> Option<&str> {
         let other = match (&self.held, live::state()) {
             (None, Ok(now)) if now.state != "disabled" => Some(now.phrase()),
             _ => None,
@@ -322,38 +319,33 @@ impl Daemon {
             self.voice.warn(text, vec![("PACELINE_EVENT", "other".into())]);
             self.stands_aside_for = other;
         }
-        self.stands_aside_for.is_some()
+        self.stands_aside_for.as_deref()
     }
 
     /// Puts something else in charge. A policy is verified before the one in charge goes. If it fails then, the kernel
     /// is left to Linux's own class for the moment that the ladder's next one takes.
     fn change(&mut self, to: &Place) -> Result<Switched, String> {
-        let mut switched = Switched {
-            from: name(self.ladder.in_charge()).into(),
-            to: name(to).into(),
-            ..Switched::default()
-        };
         let Place::Policy(label) = to else {
+            let from = name(self.ladder.in_charge()).into();
+            let switched = Switched { from, to: CLASS.into(), ..Switched::default() };
             let left = self.held.take().map_or(Ok(()), Held::leave);
             self.ladder.took_over(Place::Class, now_s());
             self.told(&switched);
             return left.map(|()| switched).map_err(|failure| failure.to_string());
         };
-        let prepared = self
-            .instance(label)
-            .and_then(|instance| prepare(&instance, &self.config, Path::new(STATE)));
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
-            Err(failure)
-                if self.held.as_ref().is_some_and(|held| held.instance.label == *label) =>
-            {
-                return Err(failure.to_string());
-            }
+        let prepared =
+            instance(label).and_then(|policy| prepare(&policy, &self.config, Path::new(STATE)));
+        match prepared {
+            Ok(prepared) => self.put_in_charge(prepared),
             Err(failure) => {
                 self.fail(label, &failure.to_string(), "refused");
-                return Err(failure.to_string());
+                Err(failure.to_string())
             }
-        };
+        }
+    }
+
+    /// Puts a prepared policy in the place of what is in charge.
+    fn put_in_charge(&mut self, prepared: Prepared) -> Result<Switched, String> {
         let is_out = |held: &mut Held| held.attached.in_charge().is_ok_and(|in_charge| !in_charge);
         if let Some(held) = self.held.take_if(is_out) {
             self.leaving = Some((held, Instant::now()));
@@ -362,7 +354,13 @@ impl Daemon {
                     .into(),
             );
         }
-        switched.prepared_s = prepared.took.as_secs_f64();
+        let label = prepared.instance.label.clone();
+        let mut switched = Switched {
+            from: name(self.ladder.in_charge()).into(),
+            to: label.clone(),
+            prepared_s: prepared.took.as_secs_f64(),
+            window_s: None,
+        };
         self.note(Some(label.clone()));
         let (began, before) = (Instant::now(), self.held.take());
         let had_policy = before.is_some();
@@ -377,13 +375,13 @@ impl Daemon {
                 switched.window_s = had_policy.then(|| began.elapsed().as_secs_f64());
                 self.held = Some(held);
                 self.loads += 1;
-                self.ladder.took_over(to.clone(), now_s());
+                self.ladder.took_over(Place::Policy(label), now_s());
                 self.told(&switched);
                 Ok(switched)
             }
             Err(failure) => {
                 self.ladder.took_over(Place::Class, now_s());
-                self.fail(label, &failure.to_string(), "refused");
+                self.fail(&label, &failure.to_string(), "refused");
                 Err(failure.to_string())
             }
         }
@@ -407,12 +405,6 @@ impl Daemon {
         self.last_switch = Some(switched.clone());
     }
 
-    /// A policy by its name with its knobs.
-    fn instance(&self, label: &str) -> Result<Instance, Failure> {
-        let known = self.config.policies.iter().find(|known| known.label == label);
-        known.map_or_else(|| instance(label), |known| Ok(known.clone()))
-    }
-
     fn answer(&mut self, request: &Request) -> Answer {
         match request {
             Request::Status => Answer::Status(Box::new(self.status())),
@@ -432,7 +424,7 @@ impl Daemon {
                 "the kernel is removing a policy that it has ejected; try again in a moment".into(),
             );
         }
-        if let Some(other) = self.stands_aside().then_some(()).and(self.stands_aside_for.clone()) {
+        if let Some(other) = self.stands_aside() {
             return Err(format!("{other} here: {}", live::STOP_IT));
         }
         self.ladder.choose(place.clone());
@@ -473,22 +465,21 @@ impl Daemon {
         let first = &config.policies[0];
         let is_in_charge =
             self.held.as_ref().is_some_and(|held| held.instance.label == first.label);
-        if !(is_in_charge && config.loads_like(&self.config)) {
-            // A file whose first policy cannot be loaded changes nothing.
-            prepare(first, &config, Path::new(STATE)).map_err(|failure| failure.to_string())?;
-        }
-        let before = std::mem::replace(&mut self.config, config);
+        // A file whose first policy cannot be loaded changes nothing.
+        let prepared = match is_in_charge && config.loads_like(&self.config) {
+            true => None,
+            false => {
+                Some(prepare(first, &config, Path::new(STATE)).map_err(|why| why.to_string())?)
+            }
+        };
+        self.config = config;
         self.diary.keep(self.config.dumps);
         self.ladder.follow(self.config.rungs(), self.config.times);
         self.voice.say(format!("{} was read again", self.path.display()), fields("reload", CLASS));
-        let loads = self.loads;
-        let stays = self.ladder.wanted(now_s()) == *self.ladder.in_charge();
-        if self.held.is_some() && stays && !self.config.loads_like(&before) {
-            // The same policy, under other conditions.
-            let _ = self.change(&self.ladder.in_charge().clone());
-        }
+        let has_seat = self.leaving.is_none() && self.stands_aside().is_none();
+        let switched = prepared.filter(|_| has_seat).map(|prepared| self.put_in_charge(prepared));
         self.settle();
-        Ok(self.last_switch.clone().filter(|_| self.loads > loads))
+        switched.transpose()
     }
 
     fn reload_as_signalled(&mut self) {
@@ -510,8 +501,8 @@ impl Daemon {
 
     /// Writes down what the next life has to know. `on_trial`: the policy that is about to be loaded.
     fn note(&mut self, on_trial: Option<String>) {
-        let page = self.page();
-        let page = Page { on_trial: on_trial.or(page.on_trial.clone()), ..page };
+        let mut page = self.page();
+        page.on_trial = on_trial.or(page.on_trial);
         if let Err(error) = self.diary.note(&page) {
             let text = format!("{STATE}: {error}: failures are forgotten at the next start");
             if self.said != text {
@@ -536,7 +527,7 @@ impl Daemon {
             loads: self.loads,
             ejections: self.ejections,
             last_switch: self.last_switch.clone(),
-            says: self.held.as_ref().and_then(|held| held.attached.knows()?.says),
+            says: self.held.as_ref().and_then(|held| held.attached.says()),
             sources: self.held.as_ref().and_then(|held| held.sources.clone()),
             stands_aside_for: self.stands_aside_for.clone(),
         }

@@ -84,11 +84,7 @@ impl Diary {
         }
         let name = policy.split(':').next().unwrap_or_default();
         let place = folder.join(format!("{at}-{name}.txt"));
-        let mut text = format!("{policy}: {}", visible(&exit.reason));
-        if !exit.message.is_empty() {
-            text += &format!(" ({})", visible(&exit.message));
-        }
-        text += "\n\n";
+        let mut text = format!("{policy}: {}\n\n", visible(&exit.to_string()));
         // Tasks choose their names: no line of it can control a terminal.
         text.extend(exit.dump.lines().flat_map(|line| [visible(line), "\n".into()]));
         text.truncate(text.floor_char_boundary(DUMP_MAX));

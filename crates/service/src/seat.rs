@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use comparison::loading::{can_load, heed_limits, heed_numbers};
 use live::{Attached, Counting, Event, Reader, Ready, Scope};
-use measuring::core_types;
+use measuring::topology_here;
 use policy::{Instance, Profile, Told as Goes, Topology};
 use terminal::{Failure, failed};
 
@@ -18,7 +18,8 @@ const MEMO: &str = "memo.toml";
 
 /// A policy that is ready to be put in charge.
 pub struct Prepared {
-    instance: Instance,
+    /// The policy.
+    pub instance: Instance,
     topology: Topology,
     known: Known,
     ready: Ready,
@@ -89,11 +90,7 @@ fn learned(attached: &Attached) -> Profile {
 
 /// This machine's topology now, with what the config file says of it.
 fn topology(config: &Config) -> Result<Topology, Failure> {
-    let mut topology = live::topology().map_err(failed)?;
-    if let Some(kinds) = &config.core_types {
-        let cpus = topology.core_type.len();
-        topology.core_type = core_types(kinds, cpus, &topology.missing)?;
-    }
+    let mut topology = topology_here(config.core_types.as_deref())?;
     if let Some(clocks) = &config.clocks {
         topology.clocks = clocks.clone();
     }

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -33,6 +34,11 @@ pub fn text_of(path: &Path, otherwise: &str) -> Result<String, Failure> {
     }
     let bytes = fs::read(path).map_err(|error| cannot(&error))?;
     String::from_utf8(bytes).map_err(|_| cannot(&otherwise))
+}
+
+/// The line of a text that a part of it begins in, from 1 on.
+pub fn line_of(text: &str, part: Option<Range<usize>>) -> usize {
+    part.map_or(1, |part| 1 + text[..part.start].matches('\n').count())
 }
 
 /// Writes a report and says where it is.
