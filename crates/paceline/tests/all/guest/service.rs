@@ -5,20 +5,25 @@ use vm::Clock;
 
 use crate::guest::{in_guest, in_guest_by};
 
+/// Begins the service, for a script.
+const SERVING: &str = include_str!("scripts/serving.sh");
+
 #[test]
 fn the_service_follows_its_ladder_and_does_what_it_is_asked() {
-    in_guest(include_str!("scripts/service.sh"));
+    in_guest(&format!("{SERVING}\n{}", include_str!("scripts/service.sh")));
 }
 
 /// On a clock of instructions: an emulator's own slowness is no wait.
 #[test]
 #[ignore = "night: eight CPUs in turn; single switches are in the test of the service"]
 fn switches_under_load_hold_up_no_task() {
-    in_guest_by(Clock::Parallel, 8, include_str!("scripts/switches.sh"));
+    let script = format!("{SERVING}\n{}", include_str!("scripts/switches.sh"));
+    in_guest_by(Clock::Parallel, 8, &script);
 }
 
 #[test]
 #[ignore = "night: as in the test of the service, twenty times"]
 fn a_policy_that_fails_makes_room_for_the_one_before() {
-    in_guest(&format!("FAILURES=20\n{}", include_str!("scripts/failing-switches.sh")));
+    let script = include_str!("scripts/failing-switches.sh");
+    in_guest(&format!("FAILURES=20\n{SERVING}\n{script}"));
 }

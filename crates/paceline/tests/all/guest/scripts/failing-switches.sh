@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # A policy that fails is switched to again and again, under load: the one before is back each time.
-mkdir -p /etc/paceline
-echo 'policy = "paceline"' >/etc/paceline/paceline.toml
-in_charge_is() { [ "$(ops 2>/dev/null)" = "$1" ]; }
-$P serve >log 2>&1 & pid=$!
+echo 'policy = "paceline"' >$config
+begin
 await 'in_charge_is paceline'
 await '[ -S /run/paceline/control ]'
 spin; spin

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The service: its ladder, switches that succeed and that fail, knobs in place, and its own end.
-mkdir -p /etc/paceline
-config=/etc/paceline/paceline.toml
-in_charge_is() { [ "$(ops 2>/dev/null)" = "$1" ]; }
 status() { $P status --json; }
 says() { status | grep -q "$1" || fail "no $1 in $(status)"; }
-begin() { $P serve >log 2>&1 & pid=$!; }
 
 # Without a service its clients say how to start one, and a wrong file is one line.
 refused $P status

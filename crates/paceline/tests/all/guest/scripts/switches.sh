@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Policies are switched under load: hackbench on every CPU, and a task that wakes every 10 ms and notes its longest wait,
 # with switches and without.
-mkdir -p /etc/paceline
-echo 'policy = "paceline"' >/etc/paceline/paceline.toml
-in_charge_is() { [ "$(ops 2>/dev/null)" = "$1" ]; }
-$P serve >log 2>&1 & pid=$!
+echo 'policy = "paceline"' >$config
+begin
 await 'in_charge_is paceline'
 await '[ -S /run/paceline/control ]'
 
