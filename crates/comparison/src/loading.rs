@@ -57,9 +57,17 @@ pub fn can_load() -> Result<live::State, Failure> {
     }
 }
 
+/// What a user says to have a policy loaded that ignores cgroups' limits.
+pub const IGNORE_LIMITS: &str = "say --ignore-cgroup-limits";
+
 /// Refuses a policy that would lift limits, because it ignores cgroups' limits. With `ignore`, only says so. `alone`:
-/// it is in charge of no tasks but our command's.
-pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(), Failure> {
+/// it is in charge of no tasks but our command's. `way_out`: what a user does to have them ignored.
+pub fn heed_limits(
+    instance: &Instance,
+    alone: bool,
+    ignore: bool,
+    way_out: &str,
+) -> Result<(), Failure> {
     let root = Path::new(live::CGROUPS);
     let limits = if alone { live::own_limits(root) } else { live::limits(root) };
     let promises = instance.promises();
@@ -75,7 +83,7 @@ pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(),
     if !alone && !ignore && live::namespaces().contains(&"cgroup") {
         return Err(Failure::input(format!(
             "{name} would ignore what cgroups are limited to, and those of others are not to be seen in a cgroup \
-             namespace: run it outside of that (in a container: with {CONTAINER}), or say --ignore-cgroup-limits"
+             namespace: run it outside of that (in a container: with {CONTAINER}), or {way_out}"
         )));
     }
     if limits.is_empty() {
@@ -87,8 +95,7 @@ pub fn heed_limits(instance: &Instance, alone: bool, ignore: bool) -> Result<(),
         return Ok(());
     }
     Err(Failure::input(format!(
-        "{name} would ignore what cgroups are limited to: {ignored}; remove the limits, or say \
-         --ignore-cgroup-limits"
+        "{name} would ignore what cgroups are limited to: {ignored}; remove the limits, or {way_out}"
     )))
 }
 

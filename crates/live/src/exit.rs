@@ -19,6 +19,8 @@ pub struct Exit {
     pub dump: String,
 }
 
+/// `SCX_EXIT_UNREG`: its process has removed it. What ends it from outside has higher numbers.
+const UNREGISTERED: i32 = 64;
 /// `SCX_EXIT_SYSRQ`: SysRq-S, the key with which an administrator ends any scheduler.
 const SYSRQ: i32 = 67;
 
@@ -33,6 +35,11 @@ impl Display for Exit {
 }
 
 impl Exit {
+    /// Whether the kernel ended the policy, and not its own process.
+    pub fn is_ejection(&self) -> bool {
+        self.kind > UNREGISTERED
+    }
+
     /// Whether an administrator ended the policy with a key.
     pub fn is_by_administrator(&self) -> bool {
         self.kind == SYSRQ

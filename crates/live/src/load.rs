@@ -336,10 +336,13 @@ impl Attached {
 
     /// Removes the policy and waits until Linux's own classes are back.
     pub fn detach(mut self) -> anyhow::Result<()> {
+        self.leave_seat()
+    }
+
+    /// The same, but what the policy has beside the seat stays until this is dropped, which may take a while.
+    pub fn leave_seat(&mut self) -> anyhow::Result<()> {
         self.verify()?;
         drop(self.link.take());
-        drop(self.control.take());
-        drop(self.switched.take());
         let now = state()?;
         anyhow::ensure!(
             now.state == "disabled",

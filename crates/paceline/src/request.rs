@@ -206,7 +206,8 @@ fn here(arguments: &Compare, contenders: &[Contender], job: &Job) -> Result<Here
     }
     for policy in policies {
         loading::heed_numbers(policy)?;
-        loading::heed_limits(policy, arguments.partial, arguments.ignore_cgroup_limits)?;
+        let ignore = arguments.ignore_cgroup_limits;
+        loading::heed_limits(policy, arguments.partial, ignore, loading::IGNORE_LIMITS)?;
     }
     if arguments.locks {
         // If this fails, the user is told before the runs.

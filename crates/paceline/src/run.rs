@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use comparison::loading::{heed_limits, heed_numbers, may_load, outrank_policies};
+use comparison::loading::{IGNORE_LIMITS, heed_limits, heed_numbers, may_load, outrank_policies};
 use comparison::{POLICIES, contender, turbo};
 use live::{Attached, Behind, Exit, Glance, Lookout, Scope, Standing};
 use measuring::topology_here;
@@ -57,7 +57,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     may_load()?;
     heed_numbers(&instance)?;
     let alone = args.partial && !args.command.is_empty();
-    heed_limits(&instance, alone, args.ignore_cgroup_limits)?;
+    heed_limits(&instance, alone, args.ignore_cgroup_limits, IGNORE_LIMITS)?;
     let standing = Standing::now();
     let (stop, suspended) = (interrupt::in_charge()?, interrupt::suspends()?);
     output::wait_for_nobody();

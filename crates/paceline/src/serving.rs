@@ -89,7 +89,7 @@ fn json(value: &impl Serialize) -> String {
 
 fn changed(switched: &Switched) -> String {
     let Switched { from, to, window_s, .. } = switched;
-    if from == to {
+    if from == to && window_s.is_none() {
         return format!("{to} is in charge already");
     }
     let window = window_s.map_or(String::new(), |window_s| {
@@ -129,12 +129,11 @@ fn told(state: &State) -> String {
     }
     if !state.faults.is_empty() {
         let row = |(name, fault): (&String, &Fault)| {
-            let until = std::time::UNIX_EPOCH + Duration::from_secs(fault.not_before_s);
-            let until = humantime::format_rfc3339_seconds(until).to_string();
-            vec![name.clone(), fault.count.to_string(), until, fault.why.clone()]
+            let left = time(fault.not_before_s.saturating_sub(state.now_s));
+            vec![name.clone(), fault.count.to_string(), left, fault.why.clone()]
         };
         let rows: Vec<Vec<String>> = state.faults.iter().map(row).collect();
-        let head = ["policy", "failures", "left alone until", "why"];
+        let head = ["policy", "failures", "left alone for", "why"];
         text += &(table(&head, &rows, Align::Left, output::style()) + "\n");
     }
     text.lines().map(|line| visible(line) + "\n").collect()
@@ -154,6 +153,7 @@ mod tests {
         let state = State {
             in_charge: "cas".into(),
             for_s: 61,
+            now_s: 1_800_000_000 - 540,
             policies: vec!["paceline".into(), "cas".into()],
             loads: 2,
             ejections: 1,
@@ -172,6 +172,6 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("cas is in charge, after paceline; default was in charge in between, for at most 12 ms"), "{text}");
-        assert!(text.contains("2027-01-15T08:00:00Z") && !text.contains('\u{1b}'), "{text}");
+        assert!(text.contains("9m") && !text.contains('\u{1b}'), "{text}");
     }
 }

@@ -147,6 +147,9 @@ impl Config {
             return Err(bad("policy", &"it is empty; name one, such as \"paceline\""));
         }
         let Written { grace, backoff, longest_backoff, dumps, .. } = written;
+        if !grace.is_zero() && grace < Duration::from_secs(1) {
+            return Err(bad("grace", &"give it 1s or more, or 0s for none"));
+        }
         if backoff < Duration::from_secs(1) {
             return Err(bad("backoff", &"give it 1s or more"));
         }
@@ -245,6 +248,7 @@ mod tests {
             ("policy = [\"cas\", \"cas\"]", "policy: cas is there twice"),
             ("policy = \"cas\"\nbackoff = \"5\"", ":2: expected a time such as \"60s\""),
             ("policy = \"cas\"\nbackoff = \"0s\"", "backoff: give it 1s or more"),
+            ("policy = \"cas\"\ngrace = \"20ms\"", "grace: give it 1s or more, or 0s for none"),
             ("policy = \"cas\"\nlongest_backoff = \"1s\"", "longest_backoff: it is shorter"),
             ("policy = \"cas\"\npolicy_knobs = 1", ":2: unknown field `policy_knobs`"),
             ("policy = \"cas\"\nafter_crash = \"x\"", ":2: unknown variant `x`"),

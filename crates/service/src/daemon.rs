@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use comparison::contender::instance;
-use comparison::loading::{may_load, outrank_policies};
+use comparison::loading::{can_load, outrank_policies};
 use live::{Exit, Lookout};
 use policy::Instance;
 use sd_notify::NotifyState;
 use terminal::{Failure, interrupt, output};
 
+use crate::clock::Clock;
 use crate::config::{AfterCrash, Config};
 use crate::diary::{Diary, Page, STATE, boot};
 use crate::ladder::{Ladder, Place};
-use crate::request::{Answer, Asked, RUNTIME, Request, Shown, listen};
-use crate::seat::{Held, Prepared, prepare};
+use crate::request::{Answer, Asked, Claim, RUNTIME, Request, Shown, listen};
+use crate::seat::{Held, Hindrance, Prepared, prepare};
 use crate::status::{CLASS, Status, Switched};
 use crate::voice::{Field, Told, Voice};
 
@@ -41,9 +42,11 @@ const LOOK_BEHIND_SHARE: u32 = 200;
 /// Runs the service until SIGTERM or Ctrl-C. SIGHUP has it read its config file again.
 pub fn serve(path: &Path) -> Result<(), Failure> {
     let config = Config::read(path)?;
-    may_load()?;
+    let state = can_load()?;
     let [stop, reload] = interrupt::in_service()?;
     let cannot = |what: &str, error: std::io::Error| Failure::input(format!("{what}: {error}"));
+    let claim = Claim::new(Path::new(RUNTIME)).map_err(|error| cannot(RUNTIME, error))?;
+    state.check_free().map_err(Failure::input)?;
     let (diary, before) =
         Diary::open(Path::new(STATE), config.dumps).map_err(|error| cannot(STATE, error))?;
     let voice = Voice::begin().map_err(|error| cannot("the journal", error))?;
@@ -51,10 +54,9 @@ pub fn serve(path: &Path) -> Result<(), Failure> {
     outrank_policies();
     let (to, asked) = channel();
     let shown = Shown::default();
-    let _sockets =
-        listen(Path::new(RUNTIME), to, shown.clone()).map_err(|error| cannot(RUNTIME, error))?;
+    let _sockets = listen(claim, to, shown.clone()).map_err(|error| cannot(RUNTIME, error))?;
     let beat = pulse().map_err(|error| cannot("a thread", error))?;
-    let mut daemon = Daemon::new(path, config, before, voice, diary, shown, beat);
+    let mut daemon = Daemon::new(path, config, &before, voice, diary, shown, beat);
     daemon.run(&asked, &stop, &reload)
 }
 
@@ -88,6 +90,7 @@ struct Daemon {
     config: Config,
     ladder: Ladder,
     held: Option<Held>,
+    sources: Option<String>,
     /// A policy that the kernel has ejected and not removed yet, and since when.
     leaving: Option<(Held, Instant)>,
     voice: Voice,
@@ -101,6 +104,7 @@ struct Daemon {
     look_behind: Instant,
     beat: Arc<AtomicU64>,
     boot: String,
+    clock: Clock,
     said: String,
 }
 
@@ -108,20 +112,23 @@ impl Daemon {
     fn new(
         path: &Path,
         config: Config,
-        before: Page,
+        before: &Page,
         voice: Voice,
         diary: Diary,
         shown: Shown,
         beat: Arc<AtomicU64>,
     ) -> Self {
-        let now_s = now_s();
-        let mut ladder = Ladder::new(config.rungs(), config.times, before.faults.clone());
+        let boot = boot();
+        let clock = Clock::new((before.boot == boot).then_some(before.boot_began_s));
+        let now_s = clock.now_s();
+        let mut ladder = Ladder::new(config.rungs(), config.times, before.faults.clone(), now_s);
         ladder.forget_old(now_s);
         let mut daemon = Daemon {
             path: path.to_path_buf(),
             config,
             ladder,
             held: None,
+            sources: None,
             leaving: None,
             voice,
             diary,
@@ -133,32 +140,35 @@ impl Daemon {
             lookout: Lookout::new(),
             look_behind: Instant::now() + LOOK_BEHIND,
             beat,
-            boot: boot(),
+            boot,
+            clock,
             said: String::new(),
         };
-        daemon.after(&before);
+        daemon.after(before);
         daemon
     }
 
     /// What the end of the service's earlier life asks for.
     fn after(&mut self, before: &Page) {
-        if !before.runs {
+        let same_boot = before.boot == self.boot;
+        if before.runs {
+            let how = if same_boot { "the service was killed" } else { "the machine went down" };
+            if let Some(label) = &before.on_trial {
+                self.fail(label, &format!("{how} within its grace time"), "crash");
+            }
+            self.voice.warn(format!("{how} last time"), fields("crash", CLASS));
+        }
+        if !same_boot {
             return;
         }
-        let same_boot = before.boot == self.boot;
-        let how = if same_boot { "the service was killed" } else { "the machine went down" };
-        if let Some(label) = &before.on_trial {
-            self.fail(label, &format!("{how} within its grace time"), "crash");
-        }
-        match self.config.after_crash {
-            AfterCrash::Class if same_boot => {
-                self.ladder.choose(Place::Class);
-                let text =
-                    format!("{how}: {CLASS} stays, as after_crash says; see paceline switch");
-                self.voice.warn(text, fields("crash", CLASS));
-            }
-            _ => self.voice.warn(format!("{how} last time"), fields("crash", CLASS)),
-        }
+        let why = match self.config.after_crash {
+            AfterCrash::Class if before.runs => "as after_crash says",
+            _ if before.stays_on_class => "as an administrator chose before",
+            _ => return,
+        };
+        self.ladder.choose(Place::Class);
+        let text = format!("{CLASS} stays, {why}: see paceline switch and paceline reload");
+        self.voice.warn(text, fields("class", CLASS));
     }
 
     fn run(
@@ -171,7 +181,7 @@ impl Daemon {
         self.show();
         self.voice.tell(Told::Ready);
         while !stop.load(Ordering::Relaxed) {
-            self.beat.fetch_add(1, Ordering::Relaxed);
+            self.beat();
             if let Ok(asked) = asked.recv_timeout(LOOK) {
                 let answer = self.answer(&asked.request);
                 self.show();
@@ -187,10 +197,19 @@ impl Daemon {
         self.end()
     }
 
+    fn beat(&self) {
+        self.beat.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn end(&mut self) -> Result<(), Failure> {
         self.voice.tell(Told::Stopping);
+        self.watch();
+        while self.leaving.is_some() {
+            self.beat();
+            thread::sleep(LOOK);
+            self.watch();
+        }
         let left = self.held.take().map_or(Ok(()), Held::leave);
-        drop(self.leaving.take());
         let page = Page { runs: false, on_trial: None, ..self.page() };
         if let Err(error) = self.diary.note(&page) {
             self.voice.warn(format!("{STATE}: {error}"), Vec::new());
@@ -204,8 +223,9 @@ impl Daemon {
         if let Some((held, since)) = &self.leaving {
             let most = if held.attached.is_out() { REASON_TAKES } else { EJECTION_TAKES };
             let exit = held.attached.exit();
-            if exit.is_some() || since.elapsed() > most {
-                self.ejected(exit);
+            let is_over = exit.is_some() || since.elapsed() > most;
+            if let Some((held, _)) = self.leaving.take_if(|_| is_over) {
+                self.ejected(held, exit);
             }
             return;
         }
@@ -240,9 +260,8 @@ impl Daemon {
         self.look_behind = Instant::now() + LOOK_BEHIND.max(began.elapsed() * LOOK_BEHIND_SHARE);
     }
 
-    /// The kernel has ejected the policy, and said why.
-    fn ejected(&mut self, exit: Option<Exit>) {
-        let Some((held, _)) = self.leaving.take() else { return };
+    /// The kernel has ejected a policy, and said why.
+    fn ejected(&mut self, held: Held, exit: Option<Exit>) {
         let label = held.instance.label.clone();
         let again = held.attached.wants_to_be_loaded_again();
         drop(held);
@@ -253,12 +272,12 @@ impl Daemon {
         let why = exit.to_string();
         if again {
             self.voice.say(format!("{label} is loaded again: {why}"), fields("restart", &label));
-            self.ladder.took_over(Place::Class, now_s());
+            self.ladder.took_over(Place::Class, self.clock.now_s());
             return;
         }
         if exit.is_by_administrator() {
             self.ladder.choose(Place::Class);
-            self.ladder.took_over(Place::Class, now_s());
+            self.ladder.took_over(Place::Class, self.clock.now_s());
             let text = format!(
                 "{label} was ended by {why}: {CLASS} stays until paceline switch or reload"
             );
@@ -282,7 +301,7 @@ impl Daemon {
     }
 
     fn fail(&mut self, label: &str, why: &str, event: &str) {
-        let pause = self.ladder.failed(label, why.to_string(), now_s());
+        let pause = self.ladder.failed(label, why.to_string(), self.clock.now_s());
         let pause = humantime::format_duration(Duration::from_secs(pause.as_secs()));
         let mut fields = fields(event, label);
         fields.push(("PACELINE_REASON", why.to_string()));
@@ -291,14 +310,12 @@ impl Daemon {
 
     /// Puts in charge what is wanted. A policy that fails on the way makes room for the next.
     fn settle(&mut self) {
-        if self.leaving.is_some() || self.stands_aside().is_some() {
-            return;
-        }
         for _ in 0..self.config.policies.len() + 2 {
-            let wanted = self.ladder.wanted(now_s());
-            if wanted == *self.ladder.in_charge()
+            let wanted = self.ladder.wanted(self.clock.now_s());
+            if self.leaving.is_some()
+                || self.stands_aside().is_some()
+                || wanted == *self.ladder.in_charge()
                 || self.change(&wanted).is_ok()
-                || self.leaving.is_some()
             {
                 break;
             }
@@ -329,22 +346,39 @@ impl Daemon {
             let from = name(self.ladder.in_charge()).into();
             let switched = Switched { from, to: CLASS.into(), ..Switched::default() };
             let left = self.held.take().map_or(Ok(()), Held::leave);
-            self.ladder.took_over(Place::Class, now_s());
+            self.ladder.took_over(Place::Class, self.clock.now_s());
             self.told(&switched);
             return left.map(|()| switched).map_err(|failure| failure.to_string());
         };
-        let prepared =
-            instance(label).and_then(|policy| prepare(&policy, &self.config, Path::new(STATE)));
-        match prepared {
+        let policy = instance(label).map_err(|failure| failure.to_string())?;
+        let config = self.config.clone();
+        match self.prepare(&policy, &config) {
             Ok(prepared) => self.put_in_charge(prepared),
-            Err(failure) => {
+            Err(Hindrance::Policy(failure)) => {
                 self.fail(label, &failure.to_string(), "refused");
                 Err(failure.to_string())
+            }
+            Err(Hindrance::Machine(failure)) => {
+                let why = failure.to_string();
+                if self.ladder.hindered(label, why.clone(), self.clock.now_s()) {
+                    let mut fields = fields("hindered", label);
+                    fields.push(("PACELINE_REASON", why.clone()));
+                    self.voice.warn(format!("{label} cannot be loaded now: {why}"), fields);
+                }
+                Err(why)
             }
         }
     }
 
-    /// Puts a prepared policy in the place of what is in charge.
+    /// The new policy knows of programs what the one in charge has learned.
+    fn prepare(&mut self, policy: &Instance, config: &Config) -> Result<Prepared, Hindrance> {
+        self.beat();
+        self.held.iter_mut().for_each(Held::keep);
+        prepare(policy, config, Path::new(STATE))
+    }
+
+    /// Puts a prepared policy in the place of what is in charge. Between the two moments in which the one leaves its seat
+    /// and the other takes it, nothing else is done.
     fn put_in_charge(&mut self, prepared: Prepared) -> Result<Switched, String> {
         let is_out = |held: &mut Held| held.attached.in_charge().is_ok_and(|in_charge| !in_charge);
         if let Some(held) = self.held.take_if(is_out) {
@@ -362,29 +396,40 @@ impl Daemon {
             window_s: None,
         };
         self.note(Some(label.clone()));
-        let (began, before) = (Instant::now(), self.held.take());
-        let had_policy = before.is_some();
-        // One that the kernel has ejected in this moment makes room as well, a little later.
-        let _ = before.map_or(Ok(()), Held::leave);
-        if !free_within(SEAT_TAKES) {
-            self.ladder.took_over(Place::Class, now_s());
-            return Err("the kernel does not let the policy before it go".into());
+        self.beat();
+        let began = Instant::now();
+        let mut before = self.held.take();
+        let left = before.as_mut().map_or(Ok(()), |held| held.attached.leave_seat());
+        let seat = seat_within(SEAT_TAKES);
+        let taken = seat.is_free().then(|| prepared.take());
+        if before.is_some() {
+            self.ladder.took_over(Place::Class, self.clock.now_s());
         }
-        match prepared.take() {
-            Ok(held) => {
-                switched.window_s = had_policy.then(|| began.elapsed().as_secs_f64());
+        let result = match taken {
+            Some(Ok(held)) => {
+                switched.window_s = before.is_some().then(|| (held.began - began).as_secs_f64());
+                self.sources = held.sources();
                 self.held = Some(held);
                 self.loads += 1;
-                self.ladder.took_over(Place::Policy(label), now_s());
+                self.ladder.took_over(Place::Policy(label), self.clock.now_s());
                 self.told(&switched);
                 Ok(switched)
             }
-            Err(failure) => {
-                self.ladder.took_over(Place::Class, now_s());
+            // Another one was faster.
+            Some(Err(failure)) if !Seat::now().is_free() => Err(failure.to_string()),
+            Some(Err(failure)) => {
                 self.fail(&label, &failure.to_string(), "refused");
                 Err(failure.to_string())
             }
+            None => Err(seat.phrase()),
+        };
+        if let (Some(before), Err(error)) = (before, left) {
+            match before.attached.exit().filter(Exit::is_ejection) {
+                Some(exit) => self.ejected(before, Some(exit)),
+                None => self.voice.warn(format!("{error:#}"), Vec::new()),
+            }
         }
+        result
     }
 
     fn told(&mut self, switched: &Switched) {
@@ -399,7 +444,7 @@ impl Daemon {
         );
         self.voice
             .say(format!("{} is in charge after {}{window}", switched.to, switched.from), fields);
-        if let Some(sources) = self.held.as_ref().and_then(|held| held.sources.clone()) {
+        if let Some(sources) = self.sources.clone().filter(|_| self.held.is_some()) {
             self.voice.say(sources, vec![("PACELINE_EVENT", "sources".into())]);
         }
         self.last_switch = Some(switched.clone());
@@ -462,15 +507,13 @@ impl Daemon {
 
     fn reload(&mut self) -> Result<Option<Switched>, String> {
         let config = Config::read(&self.path).map_err(|failure| failure.to_string())?;
-        let first = &config.policies[0];
+        let first = &config.policies[0].clone();
         let is_in_charge =
             self.held.as_ref().is_some_and(|held| held.instance.label == first.label);
         // A file whose first policy cannot be loaded changes nothing.
         let prepared = match is_in_charge && config.loads_like(&self.config) {
             true => None,
-            false => {
-                Some(prepare(first, &config, Path::new(STATE)).map_err(|why| why.to_string())?)
-            }
+            false => Some(self.prepare(first, &config).map_err(|why| why.to_string())?),
         };
         self.config = config;
         self.diary.keep(self.config.dumps);
@@ -493,8 +536,10 @@ impl Daemon {
     fn page(&self) -> Page {
         Page {
             faults: self.ladder.faults().clone(),
-            on_trial: self.ladder.on_trial(now_s()).map(str::to_string),
+            on_trial: self.ladder.on_trial(self.clock.now_s()).map(str::to_string),
             runs: true,
+            stays_on_class: self.ladder.chosen() == Some(&Place::Class),
+            boot_began_s: self.clock.boot_began_s,
             boot: self.boot.clone(),
         }
     }
@@ -513,12 +558,12 @@ impl Daemon {
     }
 
     fn status(&self) -> Status {
-        let now_s = now_s();
-        let since_s = self.ladder.since_s();
+        let now_s = self.clock.now_s();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             in_charge: name(self.ladder.in_charge()).into(),
-            for_s: if since_s == 0 { 0 } else { now_s.saturating_sub(since_s) },
+            for_s: now_s.saturating_sub(self.ladder.since_s()),
+            now_s,
             policies: self.config.rungs(),
             chosen: self.ladder.chosen().map(|place| name(place).to_string()),
             on_trial: self.ladder.on_trial(now_s).is_some(),
@@ -528,7 +573,7 @@ impl Daemon {
             ejections: self.ejections,
             last_switch: self.last_switch.clone(),
             says: self.held.as_ref().and_then(|held| held.attached.says()),
-            sources: self.held.as_ref().and_then(|held| held.sources.clone()),
+            sources: self.sources.clone().filter(|_| self.held.is_some()),
             stands_aside_for: self.stands_aside_for.clone(),
         }
     }
@@ -547,14 +592,44 @@ impl Daemon {
     }
 }
 
-/// Waits until no scheduler is in charge.
-fn free_within(most: Duration) -> bool {
+/// The kernel's seat for a scheduler.
+enum Seat {
+    Free,
+    /// A scheduler leaves it.
+    Left,
+    /// This one has it.
+    Taken(String),
+}
+
+impl Seat {
+    fn now() -> Seat {
+        match live::state() {
+            Ok(now) if now.state == "disabled" => Seat::Free,
+            Ok(now) if now.state == "disabling" => Seat::Left,
+            Ok(now) => Seat::Taken(now.phrase()),
+            Err(error) => Seat::Taken(format!("{error:#}")),
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        matches!(self, Seat::Free)
+    }
+
+    fn phrase(self) -> String {
+        match self {
+            Seat::Taken(by) => format!("{by} here: {}", live::STOP_IT),
+            _ => "the kernel does not let the policy before it go".into(),
+        }
+    }
+}
+
+/// Waits for a scheduler that leaves the seat.
+fn seat_within(most: Duration) -> Seat {
     let began = Instant::now();
     loop {
-        match live::state() {
-            Ok(now) if now.state == "disabled" => return true,
-            _ if began.elapsed() > most => return false,
-            _ => thread::sleep(Duration::from_millis(1)),
+        match Seat::now() {
+            Seat::Left if began.elapsed() < most => thread::sleep(Duration::from_millis(1)),
+            seat => return seat,
         }
     }
 }
@@ -568,9 +643,4 @@ fn name(place: &Place) -> &str {
         Place::Policy(label) => label,
         Place::Class => CLASS,
     }
-}
-
-/// Seconds since 1970.
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

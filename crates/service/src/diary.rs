@@ -28,8 +28,12 @@ pub struct Page {
     pub on_trial: Option<String>,
     /// The service has not ended by itself yet.
     pub runs: bool,
+    /// Linux's own class was to stay in charge, by an administrator's choice.
+    pub stays_on_class: bool,
     /// The boot that this was written in.
     pub boot: String,
+    /// When that began, s since 1970.
+    pub boot_began_s: u64,
 }
 
 /// The folder with it.

@@ -41,6 +41,9 @@ pub struct Times {
     pub longest_backoff: Duration,
 }
 
+/// How long a policy is left alone that the machine lets not be loaded.
+const HINDERED: Duration = Duration::from_secs(60);
+
 /// What an administrator chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Choice {
@@ -62,8 +65,13 @@ pub struct Ladder {
 
 impl Ladder {
     /// A ladder with Linux's own class in charge. `faults` are those of an earlier life.
-    pub fn new(rungs: Vec<String>, times: Times, faults: BTreeMap<String, Fault>) -> Self {
-        Ladder { rungs, times, faults, chosen: None, in_charge: (Place::Class, 0) }
+    pub fn new(
+        rungs: Vec<String>,
+        times: Times,
+        faults: BTreeMap<String, Fault>,
+        now_s: u64,
+    ) -> Self {
+        Ladder { rungs, times, faults, chosen: None, in_charge: (Place::Class, now_s) }
     }
 
     /// What should be in charge now.
@@ -85,8 +93,10 @@ impl Ladder {
         if let Place::Policy(label) = &place {
             self.faults.remove(label);
         }
-        let before =
-            self.chosen.take().map(|chosen| chosen.place).filter(|before| *before != place);
+        let before = match self.chosen.take() {
+            Some(same) if same.place == place => same.before,
+            other => other.map(|other| other.place),
+        };
         self.chosen = Some(Choice { place, before });
     }
 
@@ -94,7 +104,8 @@ impl Ladder {
     pub fn adjusted(&mut self, label: String) {
         let place = Place::Policy(label);
         self.in_charge.0 = place.clone();
-        self.chosen = Some(Choice { place, before: None });
+        let before = self.chosen.take().and_then(|chosen| chosen.before);
+        self.chosen = Some(Choice { place, before });
     }
 
     /// What an administrator chose, if that is in force.
@@ -152,6 +163,21 @@ impl Ladder {
         pause
     }
 
+    /// The machine lets no such policy be loaded now, which is no fault of the policy: it is tried again soon. Returns
+    /// whether that is news.
+    pub fn hindered(&mut self, label: &str, why: String, now_s: u64) -> bool {
+        let earlier = self.faults.get(label);
+        let is_news = earlier.is_none_or(|fault| fault.why != why);
+        let count = earlier.map_or(0, |fault| fault.count);
+        let not_before_s = now_s + HINDERED.min(self.times.backoff).as_secs();
+        self.faults.insert(label.to_string(), Fault { count, not_before_s, why });
+        let own = Place::Policy(label.to_string());
+        if let Some(chosen) = self.chosen.take_if(|chosen| chosen.place == own) {
+            self.chosen = chosen.before.map(|place| Choice { place, before: None });
+        }
+        is_news
+    }
+
     /// Failures by policy.
     pub fn faults(&self) -> &BTreeMap<String, Fault> {
         &self.faults
@@ -190,7 +216,8 @@ mod tests {
     };
 
     fn ladder(rungs: &[&str]) -> Ladder {
-        Ladder::new(rungs.iter().map(|rung| rung.to_string()).collect(), TIMES, BTreeMap::new())
+        let rungs = rungs.iter().map(|rung| rung.to_string()).collect();
+        Ladder::new(rungs, TIMES, BTreeMap::new(), 0)
     }
 
     fn policy(name: &str) -> Place {
@@ -281,6 +308,33 @@ mod tests {
         assert_eq!(ladder.wanted(100), *ladder.in_charge());
         ladder.failed("b:slice=5ms", "stall".into(), 101);
         assert_eq!(ladder.wanted(101), policy("a"));
+    }
+
+    #[test]
+    fn the_choice_before_outlasts_a_repeated_choice_and_a_knob() {
+        let mut ladder = ladder(&["a"]);
+        ladder.choose(policy("b"));
+        run(&mut ladder, &[], 0, 100);
+        ladder.choose(policy("c"));
+        ladder.took_over(policy("c"), 100);
+        ladder.choose(policy("c"));
+        ladder.adjusted("c:slice=5ms".into());
+        ladder.failed("c:slice=5ms", "stall".into(), 101);
+        assert_eq!(ladder.wanted(101), policy("b"));
+    }
+
+    #[test]
+    fn what_the_machine_does_not_permit_is_tried_each_minute_and_doubles_nothing() {
+        let mut ladder = ladder(&["a", "b"]);
+        assert!(ladder.hindered("a", "a cookie".into(), 0));
+        assert_eq!((ladder.wanted(59), ladder.wanted(60)), (policy("b"), policy("a")));
+        assert!(!ladder.hindered("a", "a cookie".into(), 60), "it is known");
+        assert_eq!((ladder.wanted(119), ladder.wanted(120)), (policy("b"), policy("a")));
+        ladder.took_over(policy("a"), 120);
+        assert_eq!(ladder.failed("a", "stall".into(), 121), TIMES.backoff);
+        ladder.choose(policy("c"));
+        ladder.hindered("c", "a cookie".into(), 122);
+        assert_eq!(ladder.chosen(), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! the kernel ejects it ([`ladder`]), and does what an administrator asks ([`request`]). [`Known`] is what is known of
 //! programs, for `paceline run` as well.
 
+mod clock;
 mod config;
 mod daemon;
 mod diary;

@@ -2,8 +2,9 @@
 //! What the service can be asked: one line of JSON for each request and each answer, on Unix sockets. `control` is
 //! root's and takes all requests; `status` is open to all users, and answers one.
 
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -83,12 +84,36 @@ impl Asked {
     }
 }
 
+/// The folder of the sockets: one service has it at a time, until this is dropped.
+pub struct Claim {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Claim {
+    /// Fails if another service has it.
+    pub fn new(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let place = folder.join("lock");
+        let lock =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(place)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::other("a service of Paceline runs here already"),
+            TryLockError::Error(error) => error,
+        })?;
+        Ok(Claim { folder: folder.to_path_buf(), _lock: lock })
+    }
+}
+
 /// The sockets, until this is dropped.
-pub struct Sockets(Vec<PathBuf>);
+pub struct Sockets {
+    paths: Vec<PathBuf>,
+    _claim: Claim,
+}
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        for path in &self.0 {
+        for path in &self.paths {
             let _ = fs::remove_file(path);
         }
     }
@@ -98,9 +123,8 @@ impl Drop for Sockets {
 pub type Shown = Arc<Mutex<Status>>;
 
 /// Opens both sockets in a folder. Requests on `control` go to `to`; `status` is answered from what is shown.
-pub fn listen(folder: &Path, to: Sender<Asked>, shown: Shown) -> io::Result<Sockets> {
-    fs::create_dir_all(folder)?;
-    let (control, status) = (folder.join("control"), folder.join("status"));
+pub fn listen(claim: Claim, to: Sender<Asked>, shown: Shown) -> io::Result<Sockets> {
+    let (control, status) = (claim.folder.join("control"), claim.folder.join("status"));
     let control_of = bind(&control, 0o600)?;
     let status_of = bind(&status, 0o666)?;
     let ask = move |request: Request| {
@@ -122,7 +146,7 @@ pub fn listen(folder: &Path, to: Sender<Asked>, shown: Shown) -> io::Result<Sock
         serve(&control_of, ask);
     })?;
     thread::Builder::new().name("status".into()).spawn(move || serve(&status_of, look))?;
-    Ok(Sockets(vec![control, status]))
+    Ok(Sockets { paths: vec![control, status], _claim: claim })
 }
 
 fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
@@ -200,9 +224,10 @@ pub fn ask(folder: &Path, request: &Request) -> Result<Answer, Failure> {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::input(
             "no service of Paceline runs here; start it: systemctl start paceline (or paceline serve)",
         ),
-        io::ErrorKind::PermissionDenied => {
-            Failure::input("only root may change what is in charge: run it with sudo")
-        }
+        io::ErrorKind::PermissionDenied => Failure::input(match request {
+            Request::Status => "only root may see it here: run it with sudo",
+            _ => "only root may change what is in charge: run it with sudo",
+        }),
         _ => Failure::run(format!("{}: {error}", path.display())),
     })?;
     let line = serde_json::to_string(request).expect("it is plain data") + "\n";
@@ -225,7 +250,7 @@ mod tests {
         let (to, from) = channel::<Asked>();
         let shown = Shown::default();
         shown.lock().unwrap().in_charge = "flsched".into();
-        let sockets = listen(folder, to, shown).unwrap();
+        let sockets = listen(Claim::new(folder).unwrap(), to, shown).unwrap();
         thread::spawn(move || {
             for asked in from {
                 asked.answer(Answer::Refused(format!("{:?}", asked.request)));
@@ -284,6 +309,17 @@ mod tests {
         let _sockets = service(folder.path());
         let _silent = UnixStream::connect(folder.path().join("control")).unwrap();
         assert!(ask(folder.path(), &Request::Reload).is_ok());
+    }
+
+    #[test]
+    fn a_second_service_does_not_take_the_sockets() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = service(folder.path());
+        let other = Claim::new(folder.path()).err().unwrap();
+        assert!(other.to_string().contains("runs here already"), "{other}");
+        assert!(ask(folder.path(), &Request::Reload).is_ok());
+        drop(first);
+        assert!(Claim::new(folder.path()).is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy for this machine's kernel, from its name to the moment at which it is in charge.
 
+use std::fmt::{self, Display};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,18 +36,48 @@ pub struct Held {
     pub attached: Attached,
     /// What it knows of programs.
     pub known: Known,
-    /// Where that comes from.
-    pub sources: Option<String>,
-    began: Instant,
+    topology: Topology,
+    /// When it was in charge.
+    pub began: Instant,
+}
+
+/// Why a policy cannot be put in charge.
+pub enum Hindrance {
+    /// The machine lets no such policy be loaded now.
+    Machine(Failure),
+    /// It is the policy's own.
+    Policy(Failure),
+}
+
+impl Display for Hindrance {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Hindrance::Machine(failure) | Hindrance::Policy(failure)) = self;
+        failure.fmt(out)
+    }
 }
 
 /// Checks what a policy needs on this machine, and has the kernel verify it. Whatever is in charge stays.
-pub fn prepare(instance: &Instance, config: &Config, state: &Path) -> Result<Prepared, Failure> {
-    let began = Instant::now();
+pub fn prepare(instance: &Instance, config: &Config, state: &Path) -> Result<Prepared, Hindrance> {
+    let topology = machine(instance, config).map_err(Hindrance::Machine)?;
+    verify(instance, config, topology, state).map_err(Hindrance::Policy)
+}
+
+/// The machine's topology, if the machine lets such a policy be loaded now.
+fn machine(instance: &Instance, config: &Config) -> Result<Topology, Failure> {
     can_load()?;
     heed_numbers(instance)?;
-    heed_limits(instance, false, config.ignore_cgroup_limits || config.partial)?;
-    let topology = topology(config)?;
+    let ignore = config.ignore_cgroup_limits || config.partial;
+    heed_limits(instance, false, ignore, "set ignore_cgroup_limits = true")?;
+    topology(config)
+}
+
+fn verify(
+    instance: &Instance,
+    config: &Config,
+    topology: Topology,
+    state: &Path,
+) -> Result<Prepared, Failure> {
+    let began = Instant::now();
     let goes_by_speeds = instance.policy.told(topology.kinds()) == Some(Goes::Speeds);
     let memo = goes_by_speeds.then(|| state.join(MEMO));
     let told = Told { profile: config.profile.clone(), memo, counts_otherwise: false };
@@ -63,12 +94,21 @@ impl Prepared {
     pub fn take(self) -> Result<Held, Failure> {
         let Prepared { instance, topology, known, ready, .. } = self;
         let attached = ready.attach().map_err(failed)?;
-        let sources = known.sources(&instance, &topology, &attached);
-        Ok(Held { instance, attached, known, sources, began: Instant::now() })
+        Ok(Held { instance, attached, known, topology, began: Instant::now() })
     }
 }
 
 impl Held {
+    /// Where what it knows of programs comes from.
+    pub fn sources(&self) -> Option<String> {
+        self.known.sources(&self.instance, &self.topology, &self.attached)
+    }
+
+    /// Keeps what was learned of programs.
+    pub fn keep(&mut self) {
+        self.known.keep(learned(&self.attached));
+    }
+
     /// Keeps what was learned of programs, now and then.
     pub fn keep_now_and_then(&mut self) {
         let Held { attached, known, began, .. } = self;
@@ -77,10 +117,9 @@ impl Held {
 
     /// Puts Linux's own class in charge, and then keeps what was learned.
     pub fn leave(mut self) -> Result<(), Failure> {
-        let learned = learned(&self.attached);
-        let detached = self.attached.detach();
-        self.known.keep(learned);
-        detached.map_err(failed)
+        let left = self.attached.leave_seat();
+        self.keep();
+        left.map_err(failed)
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Status {
     pub in_charge: String,
     /// For how long, s.
     pub for_s: u64,
+    /// The service's clock, s since 1970: pauses of policies go by it.
+    pub now_s: u64,
     /// The policies of the config file, the preferred one first.
     pub policies: Vec<String>,
     /// What an administrator chose in their place.

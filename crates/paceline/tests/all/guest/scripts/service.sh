@@ -28,6 +28,9 @@ set -- /var/lib/paceline/dumps/*-starve.txt
 [ $# = 1 ] && grep -q 'runnable task stall' "$1" || fail "no dump"
 [ "$(stat -c %a "$1")" = 600 ] && [ "$(stat -c %a /var/lib/paceline)" = 700 ] || fail "others can read it"
 progress $spinners
+refused $P serve
+grep -q 'a service of Paceline runs here already' err || fail "a second one: $(cat err)"
+says '"in_charge": "flsched"'
 
 # A switch, a knob, and what is refused leaves all as it is.
 $P switch cas >out 2>err || fail "no switch"
@@ -72,6 +75,17 @@ sleep 1
 $P reload >out 2>err || fail "no reload"
 in_charge_is cas || fail "it is not followed"
 
+# A limit that the policy would ignore is the machine's, and no failure of the policy.
+mkdir /sys/fs/cgroup/limited
+echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+echo '50000 100000' >/sys/fs/cgroup/limited/cpu.max
+refused $P switch fifo
+grep -q '/limited/cpu.max is 50000 100000; remove the limits, or set ignore_cgroup_limits = true; cas is in charge' err ||
+    fail "no way out: $(cat err)"
+says '"count": 0'
+rmdir /sys/fs/cgroup/limited
+in_charge_is cas || fail "$(ops)"
+
 # Requests of no sense.
 for words in '' '{' '{"switch":1}' '"status"x' '{"set":{"knob":"slice"}}'; do
     echo "$words" | nc local:/run/paceline/control 2>/dev/null
@@ -83,6 +97,13 @@ echo S >/proc/sysrq-trigger
 await '[ "$(state)" = disabled ]'
 sleep 2
 [ "$(state)" = disabled ] || fail "it came back against the administrator"
+says '"chosen": "default"'
+kill -TERM $pid
+wait $pid || fail "it ended with $?"
+begin
+await '$P status >out 2>&1'
+sleep 1
+[ "$(state)" = disabled ] || fail "a restart brought it back against the administrator"
 says '"chosen": "default"'
 $P reload >out 2>err || fail "no reload"
 
