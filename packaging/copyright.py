@@ -56,8 +56,9 @@ def main() -> None:
         f"Format: {FORMAT}\nUpstream-Name: paceline",
         "Files: *\nCopyright: the Paceline developers\nLicense: GPL-2.0-only",
         "License: GPL-2.0-only\n On Debian systems the text of this licence is in /usr/share/common-licenses/GPL-2.",
-        "Comment:\n The program contains libelf (GPL-2.0-or-later or LGPL-3.0-or-later), zlib (Zlib), libbpf\n"
-        " (LGPL-2.1-only or BSD-2-Clause), and these Rust crates. Their own texts are in licences.gz.\n"
+        "Comment:\n The program contains libelf (GPL-2.0-or-later or LGPL-3.0-or-later), zlib (Zlib) and libbpf\n"
+        " (LGPL-2.1-only or BSD-2-Clause), whose sources have their texts, and these Rust crates, whose texts are in\n"
+        " licences.gz.\n"
         + "\n".join(f"  {crate['name']} {crate['version']}: {crate['license'] or 'see its text'}" for crate in foreign),
     ]
     (folder / "copyright").write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")

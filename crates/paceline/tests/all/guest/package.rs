@@ -19,11 +19,12 @@ fn system(release: &str) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&made.stdout).trim())
 }
 
-/// The package of this kind that was built last.
+/// The package of this kind: `script/package` leaves one.
 fn package(ending: &str) -> PathBuf {
     let folder = root().join("target/packages");
-    let files = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|file| file.path());
-    let found = files.filter(|file| file.to_string_lossy().ends_with(ending)).max();
+    let mut files =
+        std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|file| file.path());
+    let found = files.find(|file| file.to_string_lossy().ends_with(ending));
     found.unwrap_or_else(|| panic!("there is no package: build it first, by script/package deb"))
 }
 

@@ -91,18 +91,31 @@ for ((round = 1; round <= ROUNDS; round++)); do
     await '[ "$(ops)" = flsched ]'
 
     # An upgrade keeps it in charge and keeps its config file.
+    before=$(pid)
     DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold next.deb >log 2>&1 || fail "no upgrade: $(cat log)"
     dpkg-query -W -f '${Version}' paceline | grep -q next || fail 'it is the old version'
     await '[ "$(ops)" = flsched ]'
+    [ "$(pid)" != "$before" ] || fail 'the old program goes on'
+    [ "$(readlink /proc/"$(pid)"/exe)" = /usr/bin/paceline ] || fail "$(readlink /proc/"$(pid)"/exe) runs"
     [ "$(systemctl is-enabled paceline)" = enabled ] || fail 'it is not enabled after the upgrade'
 
+    # Removed, it keeps its config file for the next time.
     dpkg --remove paceline >log 2>&1 || fail "not removed: $(cat log)"
     [ "$(state)" = disabled ] || fail "$(state) after it was removed"
+    dpkg -i paceline.deb >log 2>&1 || fail "not installed again: $(cat log)"
+    grep -q '^policy = .*flsched' /etc/paceline/paceline.toml || fail 'the config file is another one'
+    [ "$(systemctl is-active paceline)" = inactive ] || fail 'it runs at once'
     dpkg --purge paceline >log 2>&1 || fail "not purged: $(cat log)"
     systemctl reset-failed paceline 2>/dev/null
     files >after
     packages >packages-after
     diff before after || fail 'files are left'
     diff packages-before packages-after || fail 'dpkg has files left'
+
+    # In a system without systemd, as a container or an image that is built.
+    unshare --mount sh -c 'mount -t tmpfs none /run && dpkg -i paceline.deb && paceline serve --check && dpkg --purge paceline' \
+        >log 2>&1 || fail "without systemd: $(cat log)"
+    files >after
+    diff before after || fail 'files are left without systemd'
 done
 echo "$ROUNDS rounds"
