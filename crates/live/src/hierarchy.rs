@@ -30,14 +30,41 @@ const FORGOTTEN: u64 = 50;
 
 /// Groups, looked up on demand.
 pub(crate) struct Hierarchy {
-    root: PathBuf,
-    /// The root of a hierarchy of the kernel, whose folders can be opened by number.
-    opened: Option<File>,
+    folders: Folders,
     known: RefCell<BTreeMap<u64, Known>>,
     /// None: groups cannot be watched.
     watch: RefCell<Option<Watch>>,
     now_ns: Cell<u64>,
     looks: Cell<u64>,
+}
+
+/// Folders of groups by number.
+pub(crate) struct Folders {
+    pub root: PathBuf,
+    /// The root of a hierarchy of the kernel, whose folders can be opened by number.
+    opened: Option<File>,
+}
+
+impl Folders {
+    pub(crate) fn new(root: &Path) -> Self {
+        let opened = File::open(root).ok().filter(is_of_the_kernel);
+        Folders { root: root.to_path_buf(), opened }
+    }
+
+    /// None: the group was removed, or belongs to another hierarchy.
+    pub(crate) fn of(&self, id: u64) -> Option<PathBuf> {
+        if let Some(root) = &self.opened {
+            let folder = open_by_number(root, id).ok()?;
+            return fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd())).ok();
+        }
+        let mut found = None;
+        walk(&self.root, "", &mut |folder, _| {
+            if inode(folder) == Some(id) {
+                found = Some(folder.to_path_buf());
+            }
+        });
+        found
+    }
 }
 
 struct Known {
@@ -62,10 +89,8 @@ struct Changed {
 
 impl Hierarchy {
     pub(crate) fn new(root: &Path) -> Self {
-        let opened = File::open(root).ok().filter(is_of_the_kernel);
         Hierarchy {
-            root: root.to_path_buf(),
-            opened,
+            folders: Folders::new(root),
             known: RefCell::default(),
             watch: RefCell::new(Watch::new().ok()),
             now_ns: Cell::new(0),
@@ -110,7 +135,7 @@ impl Hierarchy {
         }
         let (was, watched) = known.remove(&id).map(|known| (known.folder, known.watch)).unzip();
         let was = was.filter(|folder| inode(folder) == Some(id));
-        let Some(folder) = was.or_else(|| self.folder(id)) else {
+        let Some(folder) = was.or_else(|| self.folders.of(id)) else {
             self.unwatch(watched.flatten());
             return None;
         };
@@ -153,7 +178,7 @@ impl Hierarchy {
     }
 
     fn read(&self, folder: &Path) -> Option<Cgroup> {
-        let parent = if folder == self.root { 0 } else { inode(folder.parent()?)? };
+        let parent = if folder == self.folders.root { 0 } else { inode(folder.parent()?)? };
         // The root has no weight: no other group competes with it.
         let text = value(folder, "cpu.weight");
         let apart = text.is_some() || parent == 0;
@@ -162,20 +187,6 @@ impl Hierarchy {
         let weight = if weight == 1 && is_idle(folder) { 0 } else { weight };
         let quota = if apart { quota(folder) } else { None };
         Some(Cgroup { parent, weight, apart, quota })
-    }
-
-    fn folder(&self, id: u64) -> Option<PathBuf> {
-        if let Some(root) = &self.opened {
-            let folder = open_by_number(root, id).ok()?;
-            return fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd())).ok();
-        }
-        let mut found = None;
-        walk(&self.root, "", &mut |folder, _| {
-            if inode(folder) == Some(id) {
-                found = Some(folder.to_path_buf());
-            }
-        });
-        found
     }
 }
 
@@ -259,7 +270,7 @@ fn quota(folder: &Path) -> Option<Quota> {
     Some(Quota { quota_ns: quota_ns?, period_ns: period_ns?, burst_ns })
 }
 
-fn inode(folder: &Path) -> Option<u64> {
+pub(crate) fn inode(folder: &Path) -> Option<u64> {
     Some(fs::metadata(folder).ok()?.ino())
 }
 

@@ -11,6 +11,7 @@ mod cgroup;
 mod control;
 mod core_scheduling;
 mod counters;
+mod energy;
 mod execute;
 mod exit;
 mod facts;
@@ -26,6 +27,7 @@ mod log;
 mod mapped;
 pub mod measure;
 mod memory;
+mod meter;
 mod observe;
 mod others;
 mod outside;
@@ -50,6 +52,7 @@ pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use control::{Knows, SHARE as CONTROL_SHARE};
 pub use core_scheduling::{END_COOKIES, core_scheduled};
 pub use counters::{Counters, Counting, Event, Reader};
+pub use energy::Energy;
 pub use execute::{
     Broken, Executed, Execution, Interrupted, end_all_but, end_session, execute,
     now_ns as monotonic_ns, work,
@@ -61,6 +64,7 @@ pub use kernel::{Messages, OwnClass, STOP_IT, State, can_load, scheduler, state}
 pub use load::{Attached, Ready, Scope, load, prepare, verified};
 pub use locks::{LockCounter, Locks};
 pub use memory::counts_misses;
+pub use meter::{BUCKETS, Cpu, Meter, Reading, Table, Use, bucket_end_ns};
 pub use observe::{Observer, RecordedBytes, Recording, Seen, fold};
 pub use others::Others;
 pub use outside::Outside;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loads a policy into the running kernel.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
@@ -29,6 +30,7 @@ pub struct Attached {
     counters: Counters,
     object: Object,
     policy: &'static Policy,
+    places: OnceCell<BTreeMap<String, (usize, usize)>>,
     messages: Messages,
     before: State,
 }
@@ -156,6 +158,7 @@ impl Ready {
             counters,
             object,
             policy,
+            places: OnceCell::new(),
             messages,
             before,
         })
@@ -184,19 +187,28 @@ impl Attached {
         self.control.as_ref().map(|control| control.kept.placed()).unwrap_or_default()
     }
 
-    /// The policy's own counters.
-    pub(crate) fn totals(&self) -> anyhow::Result<BTreeMap<String, f64>> {
+    /// The policy's own counters, by name.
+    pub fn totals(&self) -> anyhow::Result<BTreeMap<String, f64>> {
         let names = self.policy.totals;
         if names.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let (places, bytes) = (variables(self.bpf(), ".bss")?, bss(&self.object)?);
+        let (places, bytes) = (self.places()?, bss(&self.object)?);
         let total = |name: &&str| {
             let place = places.get(*name).and_then(|(at, _)| bytes.get(*at..)?.first_chunk::<8>());
             let word = place.with_context(|| format!("policy {} counts no {name}", self.name))?;
             Ok((name.to_string(), u64::from_ne_bytes(*word) as f64))
         };
         names.iter().map(total).collect()
+    }
+
+    /// Its variables, found once: the service asks several times a second.
+    fn places(&self) -> anyhow::Result<&BTreeMap<String, (usize, usize)>> {
+        if let Some(places) = self.places.get() {
+            return Ok(places);
+        }
+        let places = variables(self.bpf(), ".bss")?;
+        Ok(self.places.get_or_init(|| places))
     }
 
     /// Changes the knobs that may change while the policy is in charge to those of another instance of it. Returns

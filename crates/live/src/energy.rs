@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Energy that the machine's own counters have counted: of RAPL (powercap), and of hwmon (`energyN_input`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel has them.
+const SYS: &str = "/sys/class";
+
+/// The counters, read from time to time: RAPL's begin anew after some minutes at full load.
+#[derive(Debug, Default)]
+pub struct Energy {
+    counters: Vec<Counter>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    name: String,
+    file: PathBuf,
+    /// It begins anew after this, µJ. None: it does not.
+    range_uj: Option<u64>,
+    last_uj: u64,
+    joules: f64,
+}
+
+impl Energy {
+    /// Those that this machine has, and that this process may read; none on most virtual machines.
+    pub fn here() -> Self {
+        Self::below(Path::new(SYS))
+    }
+
+    fn below(sys: &Path) -> Self {
+        let mut counters = rapl(&sys.join("powercap"));
+        if counters.is_empty() {
+            counters = hwmon(&sys.join("hwmon"));
+        }
+        counters.sort_by(|a, b| a.name.cmp(&b.name));
+        Energy { counters }
+    }
+
+    /// Energy since this was made, J, by the part of the machine. A part may hold others: `package-0` holds
+    /// `package-0/core`.
+    pub fn read(&mut self) -> BTreeMap<String, f64> {
+        self.counters.iter_mut().for_each(Counter::look);
+        self.counters.iter().map(|of| (of.name.clone(), of.joules)).collect()
+    }
+}
+
+impl Counter {
+    fn new(name: String, file: PathBuf, range_uj: Option<u64>) -> Option<Self> {
+        let last_uj = number(&file)?;
+        Some(Counter { name, file, range_uj, last_uj, joules: 0.0 })
+    }
+
+    fn look(&mut self) {
+        let Some(now_uj) = number(&self.file) else { return };
+        let more = match now_uj.checked_sub(self.last_uj) {
+            Some(more) => more,
+            None => {
+                self.range_uj.map_or(0, |range_uj| now_uj + range_uj.saturating_sub(self.last_uj))
+            }
+        };
+        self.joules += more as f64 / 1e6;
+        self.last_uj = now_uj;
+    }
+}
+
+/// Packages, and the parts within. The same packages through other registers (`intel-rapl-mmio`) are left out.
+fn rapl(folder: &Path) -> Vec<Counter> {
+    let all = entries(folder).filter(|path| name(path).starts_with("intel-rapl:"));
+    let counter = |path: PathBuf| {
+        let own = text(&path.join("name"))?;
+        // intel-rapl:0:1 is within intel-rapl:0
+        let of = name(&path);
+        let whole = of.rsplit_once(':').filter(|(whole, _)| whole.contains(':'));
+        let whole = whole.and_then(|(whole, _)| text(&folder.join(whole).join("name")));
+        let name = whole.map_or(own.clone(), |whole| format!("{whole}/{own}"));
+        Counter::new(name, path.join("energy_uj"), number(&path.join("max_energy_range_uj")))
+    };
+    all.filter_map(counter).collect()
+}
+
+fn hwmon(folder: &Path) -> Vec<Counter> {
+    let of_one = |chip: PathBuf| {
+        let inputs: Vec<PathBuf> = entries(&chip)
+            .filter(|file| name(file).starts_with("energy") && name(file).ends_with("_input"))
+            .collect();
+        let chip_name = text(&chip.join("name")).unwrap_or_else(|| name(&chip));
+        inputs.into_iter().filter_map(move |file| {
+            let label = text(&chip.join(name(&file).replace("_input", "_label")));
+            let label = label.unwrap_or_else(|| name(&file).replace("_input", ""));
+            Counter::new(format!("{chip_name}/{label}"), file, None)
+        })
+    };
+    entries(folder).flat_map(of_one).collect()
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn text(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_string())
+}
+
+fn number(path: &Path) -> Option<u64> {
+    text(path)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, files: &[(&str, &str)]) {
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+    }
+
+    #[test]
+    fn packages_and_their_parts_are_counted_on_when_they_begin_anew() {
+        let sys = tempfile::tempdir().unwrap();
+        let range = "262143328850";
+        put(
+            sys.path(),
+            &[
+                ("powercap/intel-rapl:0/name", "package-0"),
+                ("powercap/intel-rapl:0/energy_uj", "262143000000"),
+                ("powercap/intel-rapl:0/max_energy_range_uj", range),
+                ("powercap/intel-rapl:0:1/name", "dram"),
+                ("powercap/intel-rapl:0:1/energy_uj", "5"),
+                ("powercap/intel-rapl:0:1/max_energy_range_uj", range),
+                ("powercap/intel-rapl-mmio:0/name", "package-0"),
+                ("powercap/intel-rapl-mmio:0/energy_uj", "262143000000"),
+                ("powercap/intel-rapl:1/name", "package-1"),
+            ],
+        );
+        let mut energy = Energy::below(sys.path());
+        assert_eq!(
+            energy.read(),
+            [("package-0".into(), 0.0), ("package-0/dram".into(), 0.0)].into()
+        );
+        put(
+            sys.path(),
+            &[
+                ("powercap/intel-rapl:0/energy_uj", "671150"),
+                ("powercap/intel-rapl:0:1/energy_uj", "2000005"),
+            ],
+        );
+        assert_eq!(
+            energy.read(),
+            [("package-0".into(), 1.0), ("package-0/dram".into(), 2.0)].into()
+        );
+    }
+
+    #[test]
+    fn without_rapl_hwmon_counts() {
+        let sys = tempfile::tempdir().unwrap();
+        put(
+            sys.path(),
+            &[
+                ("hwmon/hwmon3/name", "amd_energy"),
+                ("hwmon/hwmon3/energy1_input", "1000000"),
+                ("hwmon/hwmon3/energy1_label", "Esocket0"),
+                ("hwmon/hwmon0/name", "acpitz"),
+                ("hwmon/hwmon0/temp1_input", "40000"),
+            ],
+        );
+        let mut energy = Energy::below(sys.path());
+        put(sys.path(), &[("hwmon/hwmon3/energy1_input", "3500000")]);
+        assert_eq!(energy.read(), [("amd_energy/Esocket0".to_string(), 2.5)].into());
+        let none = tempfile::tempdir().unwrap();
+        assert!(Energy::below(none.path()).read().is_empty());
+    }
+}
