@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The service's config file: `docs/src/reference/service-file.md` describes it.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +39,22 @@ pub struct Config {
     pub times: Times,
     /// How many dumps of ejected policies are kept.
     pub dumps: usize,
+    /// What is told of the machine to those that scrape it; None: nothing.
+    pub metrics: Option<Metrics>,
+}
+
+/// Metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// The TCP address that they are on, beside the Unix socket.
+    pub listen: Option<SocketAddr>,
+    /// Whether users may read the Unix socket.
+    #[serde(default)]
+    pub users: bool,
+    /// How many cgroups, and how many programs, are told apart.
+    #[serde(default = "names")]
+    pub names: usize,
 }
 
 /// What is in charge when the service begins again after a crash.
@@ -73,6 +90,7 @@ struct Written {
     longest_backoff: Duration,
     #[serde(default = "dumps")]
     dumps: usize,
+    metrics: Option<Metrics>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +116,10 @@ fn dumps() -> usize {
     20
 }
 
+fn names() -> usize {
+    200
+}
+
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     humantime::parse_duration(&text).map_err(|_| {
@@ -107,6 +129,8 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
 
 /// Most kept dumps; each may have a megabyte.
 const DUMPS_MAX: usize = 1000;
+/// Most names of cgroups, and of programs: a histogram of each is kept for each CPU.
+const NAMES_MAX: usize = 10_000;
 
 impl Config {
     /// Reads the file. An error is one line that names the file, and the line in it where there is one.
@@ -162,6 +186,11 @@ impl Config {
         if dumps > DUMPS_MAX {
             return Err(bad("dumps", &format!("expected a whole number up to {DUMPS_MAX}")));
         }
+        let names = written.metrics.as_ref().map_or(1, |metrics| metrics.names);
+        if !(1..=NAMES_MAX).contains(&names) {
+            let why = format!("expected a whole number from 1 to {NAMES_MAX}");
+            return Err(bad("metrics.names", &why));
+        }
         let folder = path.parent().unwrap_or(Path::new("."));
         let profile = written.profile.map(|profile| folder.join(profile));
         let told = profile.as_deref().map(files::read).transpose();
@@ -177,6 +206,7 @@ impl Config {
             after_crash: written.after_crash,
             times: Times { grace, backoff, longest_backoff },
             dumps,
+            metrics: written.metrics,
         })
     }
 
@@ -224,7 +254,7 @@ mod tests {
         let path = folder.path().join("paceline.toml");
         let text = "policy = [\"paceline\", \"cas\"]\npartial = true\nignore_cgroup_limits = true\nprofile = \"programs.toml\"\n\
              core_types = \"0=fast,1=slow\"\nclocks = \"xeon-gold-6130\"\nafter_crash = \"class\"\ngrace = \"5s\"\n\
-             backoff = \"1min\"\nlongest_backoff = \"1h\"\ndumps = 3";
+             backoff = \"1min\"\nlongest_backoff = \"1h\"\ndumps = 3\n[metrics]\nlisten = \"127.0.0.1:9469\"";
         let config = Config::parse(text, &path).unwrap();
         assert_eq!(config.rungs(), ["paceline", "cas"]);
         assert_eq!(config.profile.as_deref(), Some(&*folder.path().join("programs.toml")));
@@ -234,6 +264,8 @@ mod tests {
         std::fs::write(folder.path().join("programs.toml"), "[programs]\nmcf = 2\n").unwrap();
         assert!(!again(text), "its profile is another one");
         assert_eq!((config.after_crash, config.dumps), (AfterCrash::Class, 3));
+        let listen = Some("127.0.0.1:9469".parse().unwrap());
+        assert_eq!(config.metrics, Some(Metrics { listen, users: false, names: 200 }));
         assert_eq!(config.clocks.as_ref().unwrap().license_levels, 3);
     }
 
@@ -254,6 +286,9 @@ mod tests {
             ("policy = \"cas\"\nafter_crash = \"x\"", ":2: unknown variant `x`"),
             ("policy = \"cas\"\ndumps = -1", ":2: invalid value"),
             ("policy = \"cas\"\ndumps = 5000", "dumps: expected a whole number up to 1000"),
+            ("policy = \"cas\"\n[metrics]\nlisten = \"9469\"", ":3: invalid socket address"),
+            ("policy = \"cas\"\n[metrics]\nnames = 0", "metrics.names: expected a whole number"),
+            ("policy = \"cas\"\n[metrics]\nport = 1", ":3: unknown field `port`"),
             (
                 "policy = \"cas\"\nclocks = \"phenom-2f4s\"",
                 "clocks: --clocks: phenom-2f4s says nothing",

@@ -19,7 +19,9 @@ use crate::clock::Clock;
 use crate::config::{AfterCrash, Config};
 use crate::diary::{Diary, Page, STATE, boot};
 use crate::ladder::{Ladder, Place};
+use crate::metrics::begin;
 use crate::request::{Answer, Asked, Claim, RUNTIME, Request, Shown, listen};
+use crate::scrape::Scraped;
 use crate::seat::{Held, Hindrance, Prepared, prepare};
 use crate::status::{CLASS, Status, Switched};
 use crate::voice::{Field, Told, Voice};
@@ -100,6 +102,7 @@ struct Daemon {
     ejections: u64,
     last_switch: Option<Switched>,
     stands_aside_for: Option<String>,
+    scraped: Option<Scraped>,
     lookout: Lookout,
     look_behind: Instant,
     beat: Arc<AtomicU64>,
@@ -137,6 +140,7 @@ impl Daemon {
             ejections: 0,
             last_switch: None,
             stands_aside_for: None,
+            scraped: None,
             lookout: Lookout::new(),
             look_behind: Instant::now() + LOOK_BEHIND,
             beat,
@@ -145,7 +149,20 @@ impl Daemon {
             said: String::new(),
         };
         daemon.after(before);
+        daemon.measure();
         daemon
+    }
+
+    /// Begins to tell metrics as the config file says, or ends it.
+    fn measure(&mut self) {
+        // The old one has the socket.
+        self.scraped = None;
+        let Some(metrics) = &self.config.metrics else { return };
+        let (scraped, warnings) = begin(metrics, self.shown.clone());
+        self.scraped = scraped;
+        for warning in warnings {
+            self.voice.warn(warning, vec![("PACELINE_EVENT", "metrics".into())]);
+        }
     }
 
     /// What the end of the service's earlier life asks for.
@@ -515,7 +532,11 @@ impl Daemon {
             true => None,
             false => Some(self.prepare(first, &config).map_err(|why| why.to_string())?),
         };
+        let measures_alike = config.metrics == self.config.metrics;
         self.config = config;
+        if !measures_alike {
+            self.measure();
+        }
         self.diary.keep(self.config.dumps);
         self.ladder.follow(self.config.rungs(), self.config.times);
         self.voice.say(format!("{} was read again", self.path.display()), fields("reload", CLASS));
@@ -573,6 +594,11 @@ impl Daemon {
             ejections: self.ejections,
             last_switch: self.last_switch.clone(),
             says: self.held.as_ref().and_then(|held| held.attached.says()),
+            counts: self
+                .held
+                .as_ref()
+                .and_then(|held| held.attached.totals().ok())
+                .unwrap_or_default(),
             sources: self.sources.clone().filter(|_| self.held.is_some()),
             stands_aside_for: self.stands_aside_for.clone(),
         }

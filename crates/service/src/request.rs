@@ -149,7 +149,8 @@ pub fn listen(claim: Claim, to: Sender<Asked>, shown: Shown) -> io::Result<Socke
     Ok(Sockets { paths: vec![control, status], _claim: claim })
 }
 
-fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
+/// A listener on a new Unix socket of this mode.
+pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -39,6 +39,9 @@ pub struct Status {
     pub last_switch: Option<Switched>,
     /// The control plane's own line.
     pub says: Option<String>,
+    /// Its own counters, such as `refunded_ns`.
+    #[serde(default)]
+    pub counts: BTreeMap<String, f64>,
     /// Where what is known of programs comes from.
     pub sources: Option<String>,
     /// Another scheduler is in charge, and the service stands aside.

@@ -3,14 +3,19 @@
 
 use vm::Clock;
 
-use crate::guest::{in_guest, in_guest_by};
+use crate::guest::{in_guest, in_guest_beside, in_guest_by};
 
 /// Begins the service, for a script.
 const SERVING: &str = include_str!("scripts/serving.sh");
 
 #[test]
 fn the_service_follows_its_ladder_and_does_what_it_is_asked() {
-    in_guest(&format!("{SERVING}\n{}", include_str!("scripts/service.sh")));
+    in_guest_beside(&["socat"], &format!("{SERVING}\n{}", include_str!("scripts/service.sh")));
+}
+
+#[test]
+fn metrics_tell_what_tasks_of_each_cgroup_had_and_waited_for() {
+    in_guest_beside(&["socat"], &format!("{SERVING}\n{}", include_str!("scripts/metrics.sh")));
 }
 
 /// On a clock of instructions: an emulator's own slowness is no wait.

@@ -88,7 +88,7 @@ in_charge_is cas || fail "$(ops)"
 
 # Requests of no sense.
 for words in '' '{' '{"switch":1}' '"status"x' '{"set":{"knob":"slice"}}'; do
-    echo "$words" | nc local:/run/paceline/control 2>/dev/null
+    echo "$words" | socat -t 5 - UNIX-CONNECT:/run/paceline/control | grep -q '"refused"' || fail "$words is taken"
 done
 says '"in_charge": "cas"'
 
