@@ -331,8 +331,11 @@ fn uses(to: &mut Writer<'_>, by: &'static str, table: &Table) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::ladder::Fault;
+    use crate::status::Switched;
 
     fn used(waits_ns: &[u64]) -> Use {
         let mut of = Use { run_ns: 2_500_000_000, ..Use::default() };
@@ -363,6 +366,7 @@ mod tests {
         let rest = Some(used(&[100]));
         let reading = Reading {
             cpus: vec![cpu.clone(), cpu],
+            programs: Table { of: [("web".to_string(), used(&[3000]))].into(), rest: None },
             cgroups: Table { of: cgroups, rest },
             ..Reading::default()
         };
@@ -405,6 +409,34 @@ mod tests {
         assert!(!page.contains("secret") && !page.contains('\u{1b}'));
         let names = |line: &str| line.starts_with("paceline_") || line.starts_with("# ");
         assert!(page.lines().all(names), "{page}");
+    }
+
+    /// A dashboard or an alert of a metric that is not told shows nothing, and says nothing.
+    #[test]
+    fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
+        let mut all = told();
+        let last = Switched { window_s: Some(0.1), ..Switched::default() };
+        all.status.last_switch = Some(last);
+        let page = page(&all, Form::Prometheus);
+        let told: BTreeSet<&str> =
+            page.lines().filter_map(|line| line.split([' ', '{']).next()).collect();
+        let typed = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let typed: BTreeSet<&str> = typed.collect();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for file in ["packaging/grafana/paceline.json", "packaging/prometheus/paceline.rules.yml"] {
+            let text = std::fs::read_to_string(root.join(file)).unwrap();
+            let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let words = text.split(|c| !is_of_name(c)).filter(|word| word.starts_with("paceline_"));
+            let words: Vec<&str> = words.collect();
+            assert!(words.len() > 5, "{file}");
+            for word in words {
+                assert!(told.contains(word) || typed.contains(word), "{file}: {word}");
+            }
+        }
+        let listed = std::fs::read_to_string(root.join("docs/src/reference/metrics.md")).unwrap();
+        for name in typed {
+            assert!(listed.contains(&format!("`{name}`")), "{name} is not in the reference");
+        }
     }
 
     #[test]
