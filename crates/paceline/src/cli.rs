@@ -66,6 +66,11 @@ pub enum Verb {
     /// Say what the service has in charge, and what happened
     #[command(after_help = "Examples:\n  paceline status\n  paceline status --json")]
     Status(Status),
+    /// Show what each CPU, cgroup and program has and waits for, under any scheduler (needs root)
+    #[command(
+        after_help = "Examples:\n  paceline top\n  paceline top --every 500ms\n  paceline top --once\n  paceline top --json"
+    )]
+    Top(Top),
     /// Have the service put another policy in charge; if it fails, the one before is back
     #[command(
         after_help = "Examples:\n  paceline switch cas\n  paceline switch flsched:slice=5ms\n  paceline switch default"
@@ -701,6 +706,19 @@ pub struct Serve {
     /// Only check the config file
     #[arg(long)]
     pub check: bool,
+}
+/// Arguments of `top`.
+#[derive(Args, Debug)]
+pub struct Top {
+    /// How often to look
+    #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true, value_parser = time)]
+    pub every: humantime::Duration,
+    /// Print it as text once, and end; with --json, as JSON
+    #[arg(long)]
+    pub once: bool,
+    /// Print it as JSON, a line each
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `status`.

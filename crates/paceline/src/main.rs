@@ -94,6 +94,14 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Tune(tune) => tune::run(&tune),
         Verb::Run(run) => run::run(&run),
         Verb::Serve(serve) => serving::serve(&serve),
+        Verb::Top(args) => {
+            let form = match (args.json, args.once) {
+                (true, _) => top::Form::Json,
+                (false, true) => top::Form::Text,
+                (false, false) => top::Form::Screen,
+            };
+            top::run(*args.every, form, args.once)
+        }
         Verb::Status(status) => serving::status(&status),
         Verb::Switch(switch) => serving::switch(&switch),
         Verb::Set(set) => serving::set(&set),

@@ -6,9 +6,15 @@ use policy::{Policy, Trials};
 use vm::{Clock, Shape};
 
 use crate::guest::{
-    in_guest, in_guest_by, in_guest_of, in_guest_shaped, in_guest_that_waits, in_guest_with, names,
-    oldest,
+    in_guest, in_guest_beside, in_guest_by, in_guest_of, in_guest_shaped, in_guest_that_waits,
+    in_guest_with, names, oldest,
 };
+
+#[test]
+fn top_shows_what_runs_under_any_scheduler() {
+    let script = include_str!("scripts/top.sh");
+    in_guest_beside(&["socat", "setpriv"], &format!("policy=cas\n{script}"));
+}
 
 /// A guest with memory nodes.
 fn in_guest_with_nodes(cpus: usize, nodes: usize, script: &str) {
