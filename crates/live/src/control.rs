@@ -135,7 +135,7 @@ pub(crate) fn start(
     object: &Object,
 ) -> anyhow::Result<Option<Controlling>> {
     let Some(plan) = instance.policy.control else { return Ok(None) };
-    let shared = Shared::new(object, instance.policy.build.bpf)
+    let shared = Shared::new(object, instance.policy.build.bpf.bytes())
         .with_context(|| format!("policy {}: its table of tasks", instance.label))?;
     let control = (plan.begin)(instance, topology, profile);
     // Without a higher class the policy may starve its own control plane. The user was warned of that.

@@ -343,7 +343,7 @@ impl Attached {
 
     /// The object as it was compiled.
     pub(crate) fn bpf(&self) -> &'static [u8] {
-        self.policy.build.bpf
+        self.policy.build.bpf.bytes()
     }
 
     /// Removes the policy and waits until Linux's own classes are back.
@@ -393,11 +393,11 @@ pub fn verified(instance: &Instance) -> anyhow::Result<Vec<(String, u32)>> {
 fn open_and_load(instance: &Instance, topology: &Topology, scope: Scope) -> anyhow::Result<Object> {
     let build = &instance.policy.build;
     let instance = &instance.on(topology);
-    let mut object = ObjectBuilder::default().name(build.ops)?.open_memory(build.bpf)?;
+    let mut object = ObjectBuilder::default().name(build.ops)?.open_memory(build.bpf.bytes())?;
     let knobs = instance.variables().map(|(symbol, value)| (symbol, value.to_ne_bytes().to_vec()));
     let mut config: Vec<_> = knobs.chain(topology.config()).collect();
     config.push(address::config());
-    let absent = set_config(&mut object, build.bpf, &config)?;
+    let absent = set_config(&mut object, build.bpf.bytes(), &config)?;
     if let Some((symbol, _)) = instance.variables().find(|(symbol, _)| absent.contains(symbol)) {
         bail!("the BPF object of policy {} has no {symbol}", instance.policy.name);
     }
@@ -416,7 +416,7 @@ const MAY_LACK: [(&str, u64); 1] = [("SCX_OPS_ALLOW_QUEUED_WAKEUP", 1 << 5)];
 /// into its flags.
 fn set_ops(object: &mut OpenObject, instance: &Instance, scope: Scope) -> anyhow::Result<()> {
     let table = ops_table(instance);
-    let own = Btf::from_raw("policy", instance.policy.build.bpf)?;
+    let own = Btf::from_raw("policy", instance.policy.build.bpf.bytes())?;
     let own = own.context("the BPF object has no BTF")?;
     let own = own.type_by_name::<Struct<'_>>(OPS).context("the policy has no ops table")?;
     let own_members = members(&own);

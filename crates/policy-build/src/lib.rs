@@ -3,10 +3,13 @@
 //!
 //! A policy crate's `build.rs` calls it. It needs clang 18 or later; `BPF_CLANG` names it if it is not `clang-19`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 use libbpf_rs::Linker;
 use libbpf_sys as _;
 
@@ -24,9 +27,21 @@ pub fn policy(name: &str, source: &str) {
     let object = shared(Path::new(source), &out, NO_UNDEFINED);
     fs::rename(object, &native).expect("OUT_DIR is writable");
     let read = |file: &Path| fs::read(file).expect("it was just written");
-    let bpf = read(&out.join(format!("{name}.bpf.o")));
-    let text = variables::declared(name, &path, &bpf, &read(&native));
+    let object = out.join(format!("{name}.bpf.o"));
+    let (bpf, shared) = (read(&object), read(&native));
+    pack(&object, &bpf);
+    pack(&native, &shared);
+    let text = variables::declared(name, &path, &bpf, &shared);
     fs::write(out.join(format!("{name}.rs")), text).expect("OUT_DIR is writable");
+}
+
+/// Writes an object deflated, beside it.
+fn pack(object: &Path, bytes: &[u8]) {
+    let mut place = object.as_os_str().to_owned();
+    place.push(variables::PACKED);
+    let file = fs::File::create(place).expect("OUT_DIR is writable");
+    let mut to = DeflateEncoder::new(file, Compression::best());
+    to.write_all(bytes).and_then(|()| to.finish()).expect("OUT_DIR has room");
 }
 
 /// Compiles a BPF program that is not a policy.

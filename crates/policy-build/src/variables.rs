@@ -5,6 +5,9 @@ use std::fmt::Write;
 
 use object::{File, Object, ObjectSection, ObjectSymbol};
 
+/// The end of the name of a deflated object.
+pub const PACKED: &str = ".deflated";
+
 /// How the C names a knob.
 const PREFIX: &str = "knob_";
 
@@ -54,10 +57,18 @@ pub fn declared(name: &str, source: &str, bpf: &[u8], native: &[u8]) -> String {
         "pub const BUILD: ::policy::Build = ::policy::Build {{\n\
          \x20   ops: {name:?},\n\
          \x20   source: {source:?},\n\
-         \x20   bpf: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o\")),\n\
-         \x20   native: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.so\")),\n\
+         \x20   bpf: ::policy::Object::Packed(|| &BPF),\n\
+         \x20   native: ::policy::Object::Packed(|| &NATIVE),\n\
          }};\n"
     );
+    for (object, file) in [("BPF", format!("{name}.bpf.o")), ("NATIVE", format!("{name}.so"))] {
+        writeln!(
+            text,
+            "static {object}: ::std::sync::LazyLock<Vec<u8>> = ::std::sync::LazyLock::new(|| {{\n    \
+             ::policy::unpacked(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{file}{PACKED}\")))\n}});"
+        )
+        .expect("memory takes it");
+    }
     for (symbol, default, section) in knobs_of_bpf {
         let tunable = section == TUNABLE;
         let constant = symbol[PREFIX.len()..].to_uppercase();

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy's two builds and the variables of its C, as `policy-build` writes them for [`built!`](crate::built).
 
+use std::io::Read;
+
+use flate2::read::DeflateDecoder;
+
 /// Both builds of a policy's C.
 #[derive(Clone, Copy)]
 pub struct Build {
@@ -9,14 +13,41 @@ pub struct Build {
     /// Its source, as a path from the root of the workspace.
     pub source: &'static str,
     /// The BPF object, for a kernel.
-    pub bpf: &'static [u8],
+    pub bpf: Object,
     /// The shared object, for the simulator.
-    pub native: &'static [u8],
+    pub native: Object,
+}
+
+/// A compiled object.
+#[derive(Clone, Copy)]
+pub enum Object {
+    /// As it is.
+    Plain(&'static [u8]),
+    /// Deflated, until it is first asked for: most of it is type information. See [`unpacked`].
+    Packed(fn() -> &'static [u8]),
+}
+
+impl Object {
+    /// The object.
+    pub fn bytes(&self) -> &'static [u8] {
+        match self {
+            Object::Plain(bytes) => bytes,
+            Object::Packed(unpack) => unpack(),
+        }
+    }
+}
+
+/// The bytes that `policy-build` has deflated. Panics if they are damaged: they are part of the program.
+pub fn unpacked(deflated: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    DeflateDecoder::new(deflated).read_to_end(&mut bytes).expect("the program is whole");
+    bytes
 }
 
 impl Build {
     /// No build: for a policy that no ground loads.
-    pub const NONE: Build = Build { ops: "", source: "", bpf: &[], native: &[] };
+    pub const NONE: Build =
+        Build { ops: "", source: "", bpf: Object::Plain(&[]), native: Object::Plain(&[]) };
 }
 
 /// The variable behind a knob, with the knob's default.

@@ -26,7 +26,7 @@ mod site;
 pub mod table;
 mod together;
 
-pub use build::{Build, Variable};
+pub use build::{Build, Object, Variable, unpacked};
 pub use control::{Binds, Cgroup, Control, Plan, Profile, Program, Quota, Sources, Told, View};
 pub use instance::{Instance, InstanceError};
 pub use keeper::{Keeper, Place};

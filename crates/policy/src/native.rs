@@ -274,7 +274,7 @@ impl Copy {
         kernel: *mut Kernel,
     ) -> Result<Self, LoadError> {
         let policy = instance.policy.name;
-        let file = memory_file(instance.policy.build.native)
+        let file = memory_file(instance.policy.build.native.bytes())
             .map_err(|source| LoadError::Memfd { policy, source })?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let link = |error: libloading::Error| LoadError::Link { policy, reason: error.to_string() };

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 
 use policies::HONEST;
-use policy::{Build, Instance, Policy};
+use policy::{Build, Instance, Object, Policy};
 use sim::{Scenario, Scheduler, run, swarm};
 
 #[path = "all/common/mod.rs"]
@@ -61,7 +61,7 @@ static OVERFLOW: Policy = Policy {
 
 /// The policy with a sanitized native build.
 fn watched(policy: &'static Policy) -> &'static Policy {
-    let build = Build { native: sanitized(policy.build.source), ..policy.build };
+    let build = Build { native: Object::Plain(sanitized(policy.build.source)), ..policy.build };
     Box::leak(Box::new(Policy { build, ..*policy }))
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use libtest_mimic::{Arguments, Failed, Trial};
 use policies::POLICIES;
-use policy::{Build, Instance, Policy};
+use policy::{Build, Instance, Object, Policy};
 use trace::Outcome;
 use vm::{Clock, PolicyRef, Request, Shape, WorkloadRef};
 
@@ -24,7 +24,7 @@ const SIMPLE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/scx_simple.bpf.o");
 /// The registry, with that scheduler if its object is there.
 fn registry() -> Vec<&'static Policy> {
     let simple = std::fs::read(SIMPLE).map(|object| {
-        let build = Build { ops: "simple", bpf: object.leak(), ..Build::NONE };
+        let build = Build { ops: "simple", bpf: Object::Plain(object.leak()), ..Build::NONE };
         &*Box::leak(Box::new(Policy { name: "simple", build, ..Policy::BARE }))
     });
     REGISTRY.iter().copied().chain(simple).collect()

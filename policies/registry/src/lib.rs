@@ -129,11 +129,11 @@ mod tests {
         let mut counters = 0;
         for policy in POLICIES.iter() {
             for name in policy.totals {
-                let both = [policy.build.bpf, policy.build.native];
+                let both = [policy.build.bpf.bytes(), policy.build.native.bytes()];
                 assert!(both.iter().all(|object| counts(object, name)), "{}: {name}", policy.name);
                 counters += 1;
             }
-            assert!(!counts(policy.build.bpf, "no_such_counter"));
+            assert!(!counts(policy.build.bpf.bytes(), "no_such_counter"));
         }
         assert!(counters > 0);
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use machine::Machine;
-use policy::{Build, Instance, Policy, Promises};
+use policy::{Build, Instance, Object, Policy, Promises};
 use sim::{Record, Scenario, Scheduler};
 use workload::{Act, Cut, Demand, Script, Step, Task, Workload};
 
@@ -68,7 +68,7 @@ pub fn policy_of(
     std::fs::create_dir_all(&out).unwrap();
     let native = std::fs::read(policy_build::test_library(source, &out)).unwrap();
     std::fs::remove_dir_all(&out).unwrap();
-    let build = Build { ops: name, native: native.leak(), ..Build::NONE };
+    let build = Build { ops: name, native: Object::Plain(native.leak()), ..Build::NONE };
     let policy = Policy { name, build, promises, ..Policy::BARE };
     Scheduler::Policy(Instance::default(Box::leak(Box::new(policy))))
 }
