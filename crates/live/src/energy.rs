@@ -4,9 +4,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 /// Where the kernel has them.
 const SYS: &str = "/sys/class";
+
+/// Counters are read at least so often: those of RAPL begin anew after some minutes.
+const LOOK: Duration = Duration::from_secs(20);
 
 /// The counters, read from time to time: RAPL's begin anew after some minutes at full load.
 #[derive(Debug, Default)]
@@ -25,6 +31,30 @@ struct Counter {
 }
 
 impl Energy {
+    /// Calls `act`, and returns the energy that processors took meanwhile, J; None: the machine does not count it.
+    pub fn during<T>(act: impl FnOnce() -> T) -> (T, Option<f64>) {
+        Self::here().counted(act)
+    }
+
+    fn counted<T>(mut self, act: impl FnOnce() -> T) -> (T, Option<f64>) {
+        if self.counters.is_empty() {
+            return (act(), None);
+        }
+        thread::scope(|scope| {
+            let (end, ended) = channel::<()>();
+            let look = move || {
+                while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                    self.read();
+                }
+                of_processors(&self.read())
+            };
+            let looks = scope.spawn(look);
+            let result = act();
+            drop(end);
+            (result, looks.join().ok().flatten())
+        })
+    }
+
     /// Those that this machine has, and that this process may read; none on most virtual machines.
     pub fn here() -> Self {
         Self::below(Path::new(SYS))
@@ -45,6 +75,19 @@ impl Energy {
         self.counters.iter_mut().for_each(Counter::look);
         self.counters.iter().map(|of| (of.name.clone(), of.joules)).collect()
     }
+}
+
+/// Energy of all processors, J, of what [`Energy::read`] returns; None: no counter is of a whole processor. RAPL calls
+/// one `package-N`, and `amd_energy` `EsocketN`. Counters of memory, of graphics or of the whole board are left out:
+/// few machines have them.
+pub fn of_processors(energy: &BTreeMap<String, f64>) -> Option<f64> {
+    let is_processor = |part: &str| match part.split_once('/') {
+        None => part.starts_with("package-"),
+        Some((chip, part)) => chip == "amd_energy" && part.starts_with("Esocket"),
+    };
+    let own: Vec<f64> =
+        energy.iter().filter(|(part, _)| is_processor(part)).map(|(_, joules)| *joules).collect();
+    (!own.is_empty()).then(|| own.iter().sum())
 }
 
 impl Counter {
@@ -158,6 +201,30 @@ mod tests {
             energy.read(),
             [("package-0".into(), 1.0), ("package-0/dram".into(), 2.0)].into()
         );
+    }
+
+    #[test]
+    fn energy_of_a_run_is_that_of_all_processors() {
+        let sys = tempfile::tempdir().unwrap();
+        let uj = ["powercap/intel-rapl:0", "powercap/intel-rapl:0:0", "powercap/intel-rapl:1"];
+        let at = |own: [&str; 3]| {
+            let files: Vec<_> = uj.iter().map(|path| format!("{path}/energy_uj")).collect();
+            put(sys.path(), &[(&files[0], own[0]), (&files[1], own[1]), (&files[2], own[2])]);
+        };
+        let names: Vec<_> = uj.iter().map(|path| format!("{path}/name")).collect();
+        let parts = ["package-0", "core", "package-1"];
+        put(sys.path(), &[0, 1, 2].map(|at| (&*names[at], parts[at])));
+        at(["0", "0", "0"]);
+        let energy = Energy::below(sys.path());
+        let (said, energy_j) = energy.counted(|| {
+            at(["2000000", "1500000", "3000000"]);
+            "done"
+        });
+        assert_eq!((said, energy_j), ("done", Some(5.0)));
+        let none = tempfile::tempdir().unwrap();
+        assert_eq!(Energy::below(none.path()).counted(|| 7), (7, None));
+        let board = [("psys".to_string(), 9.0), ("i915/energy1".to_string(), 1.0)].into();
+        assert_eq!(of_processors(&board), None);
     }
 
     #[test]

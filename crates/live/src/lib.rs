@@ -52,7 +52,7 @@ pub use cgroup::{CGROUPS, Limit, limits, own_limits};
 pub use control::{Knows, SHARE as CONTROL_SHARE};
 pub use core_scheduling::{END_COOKIES, core_scheduled};
 pub use counters::{Counters, Counting, Event, Reader};
-pub use energy::Energy;
+pub use energy::{Energy, of_processors};
 pub use execute::{
     Broken, Executed, Execution, Interrupted, end_all_but, end_session, execute,
     now_ns as monotonic_ns, work,

@@ -10,8 +10,8 @@ use trace::Outcome;
 
 use crate::recorder::Recorder;
 use crate::{
-    Attached, Callback, Counting, Executed, LockCounter, Locks, Observer, Outside, RecordedBytes,
-    Recording, Scope, Seen, load,
+    Attached, Callback, Counting, Energy, Executed, LockCounter, Locks, Observer, Outside,
+    RecordedBytes, Recording, Scope, Seen, load,
 };
 
 /// A scheduler to put in charge.
@@ -126,7 +126,8 @@ impl Trial<'_> {
         };
         let mut run = |charge: &mut InCharge| checked(execute(charge.program()), charge);
         settle();
-        let bare = run(&mut charge)?;
+        let (bare, energy_j) = Energy::during(|| run(&mut charge));
+        let bare = bare?;
         let mut extra = bare.extra();
         if let Some(attached) = charge.policy() {
             extra.extend(program_time(attached)?);
@@ -138,6 +139,7 @@ impl Trial<'_> {
                 run: self.run,
                 boot: self.boot,
                 elapsed_ns: bare.end_ns - bare.start_ns,
+                energy_j,
                 progress: bare.progress(),
                 resident: bare.resident(),
                 extra,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Differences of each policy from the first one, in words, from the figures.
 
+use crate::figure::joules;
 use crate::text::{count, digits, percent, time};
 use crate::{Results, Spread, Summary};
 
@@ -28,6 +29,7 @@ const TOLD: &[Told] = &[
     (Kind::Number, "migrations", |one| one.migrations, count),
     (Kind::Amount, "CPU time idle while tasks waited", |one| one.idle_while_runnable_s, time),
     (Kind::Length, "99 % of waits", |one| one.wait_p99_s, time),
+    (Kind::Amount, "energy", |one| one.energy_j, joules),
     (Kind::Number, "cache misses", |one| one.cache_misses, count),
 ];
 

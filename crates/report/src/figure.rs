@@ -3,7 +3,7 @@
 //! that of the JSON's `summary`.
 
 use crate::text::{count, digits, known, percent, time};
-use crate::{Spread, Summary};
+use crate::{Results, Spread, Summary};
 
 /// A measure of one policy, over all of its runs.
 pub struct Figure {
@@ -23,8 +23,8 @@ enum Statistic {
     Greatest(fn(&Summary) -> Option<f64>),
 }
 
-/// The scheduler's behaviour, in the order of the columns.
-pub const BEHAVIOUR: &[Figure] = &[
+/// The scheduler's behaviour, in the order of its columns.
+const BEHAVIOUR: &[Figure] = &[
     Figure::counted("switches", "switches", |one| one.context_switches),
     Figure::counted("involuntary", "involuntary", |one| one.involuntary_switches),
     Figure::counted("mm switches", "address-space switches", |one| one.address_space_switches),
@@ -42,6 +42,25 @@ pub const BEHAVIOUR: &[Figure] = &[
         show: time,
     },
 ];
+
+/// Energy, of machines that count it.
+const ENERGY: Figure = Figure {
+    heading: "energy",
+    long: "energy",
+    statistic: Statistic::Median(|one| one.energy_j),
+    show: joules,
+};
+
+/// The columns of a comparison's behaviour: energy stands there where any run has it.
+pub fn columns(results: &Results) -> Vec<&'static Figure> {
+    let has_energy = results.summary.iter().any(|one| one.energy_j.is_some());
+    BEHAVIOUR.iter().chain(has_energy.then_some(&ENERGY)).collect()
+}
+
+/// `12.3 J`.
+pub fn joules(energy_j: f64) -> String {
+    format!("{} J", digits(energy_j))
+}
 
 impl Figure {
     const fn counted(

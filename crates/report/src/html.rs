@@ -180,7 +180,8 @@ fn summary(results: &Results) -> String {
     let against = format!("{} / {first}", clock.elapsed_name());
     let mut headings =
         vec!["policy", "runs", clock.elapsed_name(), &against, "idle while runnable"];
-    headings.extend(figure::BEHAVIOUR.iter().map(|figure| figure.long));
+    let columns = figure::columns(results);
+    headings.extend(columns.iter().map(|figure| figure.long));
     let row = |one: &Summary| {
         let mut row = vec![
             one.policy.clone(),
@@ -189,7 +190,7 @@ fn summary(results: &Results) -> String {
             figure::against_first(one),
             figure::idle_while_runnable(one),
         ];
-        row.extend(figure::BEHAVIOUR.iter().map(|figure| figure.with_range(one)));
+        row.extend(columns.iter().map(|figure| figure.with_range(one)));
         row
     };
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -198,7 +199,7 @@ fn summary(results: &Results) -> String {
         if let Some(machine) = one.whole_machine() {
             let idle = figure::with_range(machine.idle_while_runnable_s, time);
             let mut row = vec![machine.policy.clone(), "".into(), "".into(), "".into(), idle];
-            row.extend(figure::BEHAVIOUR.iter().map(|figure| figure.with_range(&machine)));
+            row.extend(columns.iter().map(|figure| figure.with_range(&machine)));
             rows.push(row);
         }
     }

@@ -147,6 +147,8 @@ pub struct Run {
     pub boot: usize,
     /// See [`Clock::elapsed_is`].
     pub elapsed_s: f64,
+    /// Energy of the processors meanwhile, J; of all that ran.
+    pub energy_j: Option<f64>,
     pub context_switches: Option<u64>,
     pub involuntary_switches: Option<u64>,
     pub address_space_switches: Option<u64>,
@@ -287,6 +289,7 @@ pub struct Summary {
     pub vs_first: Option<f64>,
     /// The range of those ratios.
     pub vs_first_range: Option<Spread>,
+    pub energy_j: Option<Spread>,
     /// Figures of all tasks of the machine, if the figures below are of the workload's tasks alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineSummary>,
@@ -516,6 +519,7 @@ impl Run {
             run: outcome.run,
             boot: outcome.boot,
             elapsed_s: seconds(outcome.elapsed_ns),
+            energy_j: outcome.energy_j,
             context_switches: count(seen.context_switches),
             involuntary_switches: count(seen.involuntary_switches),
             address_space_switches: count(seen.address_space_switches),
@@ -643,6 +647,7 @@ fn summary_of(policy: &str, runs: &[&Run], ratios: &[f64]) -> Summary {
         elapsed_s: Spread::of(&elapsed).expect("a policy is listed for its runs"),
         vs_first: median(ratios),
         vs_first_range: Spread::of(ratios),
+        energy_j: spread(|run| run.energy_j),
         machine: MachineSummary::of(runs),
         context_switches: spread(|run| run.context_switches.map(|n| n as f64)),
         involuntary_switches: spread(|run| run.involuntary_switches.map(|n| n as f64)),

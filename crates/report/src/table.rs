@@ -49,9 +49,8 @@ fn compact(results: &Results, style: Style) -> String {
     let against = format!("/ {}", shortened(first, 16));
     let mut headings = vec!["policy", name, &against, "idle while runnable"];
     let shown = ["wait p99", "worst wait", "switches", "migrations"];
-    let columns = shown
-        .iter()
-        .filter_map(|name| figure::BEHAVIOUR.iter().find(|figure| figure.heading == *name));
+    let all = figure::columns(results);
+    let columns = shown.iter().filter_map(|name| all.iter().find(|figure| figure.heading == *name));
     headings.extend(columns.clone().map(|figure| figure.heading));
     let row = |one: &Summary| {
         let idle = known(one.idle_while_runnable_share, |share| percent(share.median));
@@ -135,6 +134,11 @@ pub fn footnotes(results: &Results) -> Vec<String> {
                 .into(),
         );
     }
+    if results.summary.iter().any(|summary| summary.energy_j.is_some()) {
+        lines.push(
+            "energy: of the processors, from the launch to the end and for all tasks.".into(),
+        );
+    }
     if results.summary.iter().any(|summary| summary.locks.is_some()) {
         lines.push("locks: taken by the scheduler beyond the runqueue's own.".into());
     }
@@ -188,13 +192,14 @@ fn cost(results: &Results, style: Style) -> String {
 fn behaviour(results: &Results, style: Style) -> String {
     let counted = results.summary.iter().any(|summary| summary.locks.is_some());
     let mut headings = vec!["policy"];
-    headings.extend(figure::BEHAVIOUR.iter().map(|figure| figure.heading));
+    let columns = figure::columns(results);
+    headings.extend(columns.iter().map(|figure| figure.heading));
     if counted {
         headings.push("locks");
     }
     let row = |summary: &Summary| {
         let mut row = vec![summary.policy.clone()];
-        row.extend(figure::BEHAVIOUR.iter().map(|figure| figure.shown(summary)));
+        row.extend(columns.iter().map(|figure| figure.shown(summary)));
         if counted {
             row.push(known(summary.locks, |spread| count(spread.median)));
         }

@@ -247,6 +247,26 @@ fn a_run_with_lost_events_keeps_its_time() {
 }
 
 #[test]
+fn energy_is_shown_where_it_was_counted() {
+    let wide = Style { wide: true, ..Style::PLAIN };
+    let dull = comparison(&results(Clock::Real), wide);
+    assert!(!dull.contains("energy"), "{dull}");
+    let counted = |policy: &str, energy_j: f64| trace::Outcome {
+        energy_j: Some(energy_j),
+        ..outcome(policy, 0, 1_000_000_000)
+    };
+    let outcomes = [counted("default", 100.0), counted("cas", 62.5)];
+    let results = Results::new(results(Clock::Real).setting, &outcomes, false);
+    let said = comparison(&results, wide);
+    assert!(said.contains(" 62.5 J |") && said.contains("energy: of the processors"), "{said}");
+    let value: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
+    assert_eq!(value["runs"][1]["energy_j"], 62.5);
+    assert_eq!(value["summary"][0]["energy_j"]["median"], 100.0);
+    let page = html::comparison(&results, &Origin::default());
+    assert!(page.contains("<th>energy</th>") || page.contains(">energy<"), "{page}");
+}
+
+#[test]
 fn seconds_under_icount_are_called_work() {
     let work = comparison(&results(Clock::Dilated), Style::PLAIN);
     assert!(work.contains(" work |") && !work.contains("elapsed"), "{work}");

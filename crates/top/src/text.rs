@@ -75,9 +75,8 @@ pub fn machine(figures: &Figures) -> String {
         format!("{} preemptions/s", count(figures.sum(|cpu| cpu.preemptions_per_s))),
         format!("{} migrations/s", count(figures.sum(|cpu| cpu.migrations_per_s))),
     ];
-    let whole = figures.power_w.iter().flatten().filter(|(part, _)| !part.contains('/'));
-    let watts: f64 = whole.map(|(_, watts)| watts).sum();
-    parts.extend(figures.power_w.is_some().then(|| format!("{} W", digits(watts))));
+    let watts = figures.power_w.as_ref().and_then(live::of_processors);
+    parts.extend(watts.map(|watts| format!("{} W", digits(watts))));
     parts.join(", ")
 }
 

@@ -28,6 +28,9 @@ pub struct Outcome {
     /// From the start of the workload to its end, without the observer where the ground can: under
     /// icount this is guest work, the instructions of all CPUs.
     pub elapsed_ns: u64,
+    /// Energy of the machine's processors meanwhile, its launch included, J. None: the machine does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_j: Option<f64>,
     /// The scheduler's observed behaviour. If observing costs work, this comes from a second run of the same workload
     /// in the same boot.
     pub observed: Observed,
