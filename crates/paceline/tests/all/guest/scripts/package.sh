@@ -2,29 +2,16 @@
 # shellcheck shell=bash
 # The .deb on a bare system: installed, enabled, in charge, killed in each way, upgraded, removed and purged, ROUNDS
 # times. Nothing is left of it.
-set -uo pipefail
-cd /srv
-fail() { echo "failed: $*"; journalctl -q -u paceline -n 15 --no-pager -o cat; journalctl -q -k -g 'audit|seccomp' --no-pager -o cat | tail -n 5; exit 1; }
-await() { for ((i = 0; i < 600; i++)); do eval "$1" && return; sleep 0.1; done; fail "never: $1"; }
-state() { cat /sys/kernel/sched_ext/state; }
-ops() { (cd /sys/kernel/sched_ext && cat root/ops) 2>/dev/null; }
-pid() { systemctl show -P MainPID paceline; }
 # Starts it again, without a memory of failures.
 anew() {
     systemctl stop paceline
     rm -f /var/lib/paceline/state.json
     systemctl start paceline || fail 'no start'
 }
-# Files of the system, without those of processes and of dpkg's own log and database.
-files() {
-    find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run/systemd -o -path /run/udev -o -path /tmp \
-        -o -path /srv -o -path /var/log -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/cache/debconf \
-        -o -path /var/lib/systemd -o -path /run/log -o -path /run/credentials \) -prune -o -print | LC_ALL=C sort
-}
 packages() { ls /var/lib/dpkg/info; }
 
 # The next version of the same.
-dpkg-deb -R paceline.deb next
+dpkg-deb -R "$deb" next
 sed -i 's/^Version: .*/&+next/' next/DEBIAN/control
 dpkg-deb -b next next.deb >/dev/null
 rm -r next
@@ -36,14 +23,11 @@ for n in 1 2; do (while :; do :; done) & hogs="$hogs $!"; done
 for ((round = 1; round <= ROUNDS; round++)); do
     files >before
     packages >packages-before
-    dpkg -i paceline.deb >log 2>&1 || fail "not installed: $(cat log)"
+    dpkg -i "$deb" >log 2>&1 || fail "not installed: $(cat log)"
     [ "$(systemctl is-enabled paceline)" = disabled ] || fail 'it is enabled'
     [ "$(systemctl is-active paceline)" = inactive ] || fail 'it runs'
     paceline list >/dev/null || fail 'it does not run'
-    # A call that it may not make ends it, instead of an error that it may get over.
-    mkdir -p /run/systemd/system/paceline.service.d
-    printf '[Service]\nSystemCallErrorNumber=kill\n' >/run/systemd/system/paceline.service.d/strict.conf
-    systemctl daemon-reload
+    strict
     systemctl enable --now paceline 2>log || fail "not enabled: $(cat log)"
     await '[ "$(ops)" = paceline ]'
 
@@ -102,7 +86,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
     # Removed, it keeps its config file for the next time.
     dpkg --remove paceline >log 2>&1 || fail "not removed: $(cat log)"
     [ "$(state)" = disabled ] || fail "$(state) after it was removed"
-    dpkg -i paceline.deb >log 2>&1 || fail "not installed again: $(cat log)"
+    dpkg -i "$deb" >log 2>&1 || fail "not installed again: $(cat log)"
     grep -q '^policy = .*flsched' /etc/paceline/paceline.toml || fail 'the config file is another one'
     [ "$(systemctl is-active paceline)" = inactive ] || fail 'it runs at once'
     dpkg --purge paceline >log 2>&1 || fail "not purged: $(cat log)"
@@ -113,7 +97,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
     diff packages-before packages-after || fail 'dpkg has files left'
 
     # In a system without systemd, as a container or an image that is built.
-    unshare --mount sh -c 'mount -t tmpfs none /run && dpkg -i paceline.deb && paceline serve --check && dpkg --purge paceline' \
+    unshare --mount sh -c 'mount -t tmpfs none /run && dpkg -i /srv/paceline_*.deb && paceline serve --check && dpkg --purge paceline' \
         >log 2>&1 || fail "without systemd: $(cat log)"
     files >after
     diff before after || fail 'files are left without systemd'
