@@ -114,6 +114,9 @@ fn told(state: &State) -> String {
     if let Some(other) = &state.stands_aside_for {
         text += &format!("stands aside: {other}\n");
     }
+    if let Some(profile) = &state.power_profile {
+        text += &format!("power profile: {profile}\n");
+    }
     if let Some(chosen) = &state.chosen {
         text += &format!(
             "chosen by an administrator: {chosen}; the config file has {}\n",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The service's config file: `docs/src/reference/service-file.md` describes it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use policy::{Clocks, Instance};
 use serde::{Deserialize, Deserializer};
 use terminal::{Failure, files};
 
-use crate::ladder::Times;
+use crate::ladder::{Place, Times};
 
 /// Where it is, unless another file is named.
 pub const CONFIG: &str = "/etc/paceline/paceline.toml";
@@ -39,6 +40,8 @@ pub struct Config {
     pub times: Times,
     /// How many dumps of ejected policies are kept.
     pub dumps: usize,
+    /// What goes before the policies, by the machine's power profile.
+    pub power_profiles: BTreeMap<String, Place>,
     /// What is told of the machine to those that scrape it; None: nothing.
     pub metrics: Option<Metrics>,
 }
@@ -90,6 +93,8 @@ struct Written {
     longest_backoff: Duration,
     #[serde(default = "dumps")]
     dumps: usize,
+    #[serde(default)]
+    power_profiles: BTreeMap<String, String>,
     metrics: Option<Metrics>,
 }
 
@@ -170,6 +175,12 @@ impl Config {
         if policies.is_empty() {
             return Err(bad("policy", &"it is empty; name one, such as \"paceline\""));
         }
+        let place = |(profile, name): (String, String)| {
+            let why = |failure| bad(&format!("power_profiles.{profile}"), &failure);
+            Ok((profile.clone(), Place::named(&name).map_err(why)?))
+        };
+        let power_profiles: Result<_, Failure> =
+            written.power_profiles.into_iter().map(place).collect();
         let Written { grace, backoff, longest_backoff, dumps, .. } = written;
         if !grace.is_zero() && grace < Duration::from_secs(1) {
             return Err(bad("grace", &"give it 1s or more, or 0s for none"));
@@ -206,6 +217,7 @@ impl Config {
             after_crash: written.after_crash,
             times: Times { grace, backoff, longest_backoff },
             dumps,
+            power_profiles: power_profiles?,
             metrics: written.metrics,
         })
     }
@@ -222,6 +234,11 @@ impl Config {
             )
         };
         conditions(self) == conditions(other)
+    }
+
+    /// What goes before the policies in this power profile.
+    pub fn preferred(&self, profile: Option<&str>) -> Option<&Place> {
+        self.power_profiles.get(profile?)
     }
 
     /// The policies' names with their knobs, the preferred one first.
@@ -254,7 +271,8 @@ mod tests {
         let path = folder.path().join("paceline.toml");
         let text = "policy = [\"paceline\", \"cas\"]\npartial = true\nignore_cgroup_limits = true\nprofile = \"programs.toml\"\n\
              core_types = \"0=fast,1=slow\"\nclocks = \"xeon-gold-6130\"\nafter_crash = \"class\"\ngrace = \"5s\"\n\
-             backoff = \"1min\"\nlongest_backoff = \"1h\"\ndumps = 3\n[metrics]\nlisten = \"127.0.0.1:9469\"";
+             backoff = \"1min\"\nlongest_backoff = \"1h\"\ndumps = 3\n\
+             [power_profiles]\npower-saver = \"default\"\nperformance = \"flsched:slice=5ms\"\n[metrics]\nlisten = \"127.0.0.1:9469\"";
         let config = Config::parse(text, &path).unwrap();
         assert_eq!(config.rungs(), ["paceline", "cas"]);
         assert_eq!(config.profile.as_deref(), Some(&*folder.path().join("programs.toml")));
@@ -264,6 +282,9 @@ mod tests {
         std::fs::write(folder.path().join("programs.toml"), "[programs]\nmcf = 2\n").unwrap();
         assert!(!again(text), "its profile is another one");
         assert_eq!((config.after_crash, config.dumps), (AfterCrash::Class, 3));
+        assert_eq!(config.power_profiles["power-saver"], Place::Class);
+        let flsched = Place::Policy("flsched:slice=5ms".into());
+        assert_eq!(config.power_profiles["performance"], flsched);
         let listen = Some("127.0.0.1:9469".parse().unwrap());
         assert_eq!(config.metrics, Some(Metrics { listen, users: false, names: 200 }));
         assert_eq!(config.clocks.as_ref().unwrap().license_levels, 3);
@@ -286,6 +307,10 @@ mod tests {
             ("policy = \"cas\"\nafter_crash = \"x\"", ":2: unknown variant `x`"),
             ("policy = \"cas\"\ndumps = -1", ":2: invalid value"),
             ("policy = \"cas\"\ndumps = 5000", "dumps: expected a whole number up to 1000"),
+            (
+                "policy = \"cas\"\n[power_profiles]\nbalanced = \"flshed\"",
+                "power_profiles.balanced: no policy is called `flshed`; did you mean flsched?",
+            ),
             ("policy = \"cas\"\n[metrics]\nlisten = \"9469\"", ":3: invalid socket address"),
             ("policy = \"cas\"\n[metrics]\nnames = 0", "metrics.names: expected a whole number"),
             ("policy = \"cas\"\n[metrics]\nport = 1", ":3: unknown field `port`"),

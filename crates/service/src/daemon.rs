@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The service's loop: it watches the policy in charge, follows the ladder, and answers requests.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use crate::config::{AfterCrash, Config};
 use crate::diary::{Diary, Page, STATE, boot};
 use crate::ladder::{Ladder, Place};
 use crate::metrics::begin;
+use crate::power::PowerProfile;
 use crate::request::{Answer, Asked, Claim, RUNTIME, Request, Shown, listen};
 use crate::scrape::Scraped;
 use crate::seat::{Held, Hindrance, Prepared, prepare};
@@ -103,12 +105,16 @@ struct Daemon {
     last_switch: Option<Switched>,
     stands_aside_for: Option<String>,
     scraped: Option<Scraped>,
+    power: Option<PowerProfile>,
+    /// The power profile that is followed now.
+    power_profile: Option<String>,
     lookout: Lookout,
     look_behind: Instant,
     beat: Arc<AtomicU64>,
     boot: String,
     clock: Clock,
-    said: String,
+    /// Warnings that were given, and are not given again.
+    said: BTreeSet<String>,
 }
 
 impl Daemon {
@@ -141,15 +147,18 @@ impl Daemon {
             last_switch: None,
             stands_aside_for: None,
             scraped: None,
+            power: None,
+            power_profile: None,
             lookout: Lookout::new(),
             look_behind: Instant::now() + LOOK_BEHIND,
             beat,
             boot,
             clock,
-            said: String::new(),
+            said: BTreeSet::new(),
         };
         daemon.after(before);
         daemon.measure();
+        daemon.follow_power_profile();
         daemon
     }
 
@@ -163,6 +172,51 @@ impl Daemon {
         for warning in warnings {
             self.voice.warn(warning, vec![("PACELINE_EVENT", "metrics".into())]);
         }
+    }
+
+    fn warn_once(&mut self, text: String) {
+        if self.said.insert(text.clone()) {
+            self.voice.warn(text, Vec::new());
+        }
+    }
+
+    /// Follows the machine's power profile, if the config file has something to do with one.
+    fn follow_power_profile(&mut self) {
+        if self.config.power_profiles.is_empty() {
+            self.power_profile = None;
+        } else if self.power.is_none() {
+            match PowerProfile::follow() {
+                Ok(power) => self.power = Some(power),
+                Err(error) => self.voice.warn(format!("a thread: {error}"), Vec::new()),
+            }
+        }
+        self.look_at_power_profile();
+        self.ladder.prefer(self.config.preferred(self.power_profile.as_deref()).cloned());
+    }
+
+    fn look_at_power_profile(&mut self) {
+        let Some(power) = self.power.as_ref().filter(|_| !self.config.power_profiles.is_empty())
+        else {
+            return;
+        };
+        let profile = power.now();
+        if profile == self.power_profile {
+            return;
+        }
+        let preferred = self.config.preferred(profile.as_deref());
+        let text = match (&profile, preferred) {
+            (None, _) => "the machine has no power profile any more".to_string(),
+            (Some(profile), None) => {
+                format!("power profile {profile}: the config file has nothing for it")
+            }
+            (Some(profile), Some(place)) => {
+                format!("power profile {profile}: {} is preferred", place.name())
+            }
+        };
+        let fields = fields("power-profile", preferred.map_or(CLASS, Place::name));
+        self.ladder.prefer(preferred.cloned());
+        self.voice.say(text, fields);
+        self.power_profile = profile;
     }
 
     /// What the end of the service's earlier life asks for.
@@ -208,6 +262,7 @@ impl Daemon {
                 self.reload_as_signalled();
             }
             self.watch();
+            self.look_at_power_profile();
             self.settle();
             self.show();
         }
@@ -327,7 +382,7 @@ impl Daemon {
 
     /// Puts in charge what is wanted. A policy that fails on the way makes room for the next.
     fn settle(&mut self) {
-        for _ in 0..self.config.policies.len() + 2 {
+        for _ in 0..self.config.policies.len() + 3 {
             let wanted = self.ladder.wanted(self.clock.now_s());
             if self.leaving.is_some()
                 || self.stands_aside().is_some()
@@ -360,7 +415,7 @@ impl Daemon {
     /// is left to Linux's own class for the moment that the ladder's next one takes.
     fn change(&mut self, to: &Place) -> Result<Switched, String> {
         let Place::Policy(label) = to else {
-            let from = name(self.ladder.in_charge()).into();
+            let from = self.ladder.in_charge().name().into();
             let switched = Switched { from, to: CLASS.into(), ..Switched::default() };
             let left = self.held.take().map_or(Ok(()), Held::leave);
             self.ladder.took_over(Place::Class, self.clock.now_s());
@@ -407,7 +462,7 @@ impl Daemon {
         }
         let label = prepared.instance.label.clone();
         let mut switched = Switched {
-            from: name(self.ladder.in_charge()).into(),
+            from: self.ladder.in_charge().name().into(),
             to: label.clone(),
             prepared_s: prepared.took.as_secs_f64(),
             window_s: None,
@@ -477,10 +532,7 @@ impl Daemon {
     }
 
     fn switch(&mut self, to: &str) -> Result<Switched, String> {
-        let place = match to {
-            CLASS => Place::Class,
-            _ => Place::Policy(instance(to).map_err(|failure| failure.to_string())?.label),
-        };
+        let place = Place::named(to).map_err(|failure| failure.to_string())?;
         if self.leaving.is_some() {
             return Err(
                 "the kernel is removing a policy that it has ejected; try again in a moment".into(),
@@ -491,13 +543,13 @@ impl Daemon {
         }
         self.ladder.choose(place.clone());
         if place == *self.ladder.in_charge() {
-            let name = name(&place).to_string();
+            let name = place.name().to_string();
             return Ok(Switched { from: name.clone(), to: name, ..Switched::default() });
         }
         let changed = self.change(&place);
         // What was in charge is back before the answer.
         self.settle();
-        changed.map_err(|why| format!("{why}; {} is in charge", name(self.ladder.in_charge())))
+        changed.map_err(|why| format!("{why}; {} is in charge", self.ladder.in_charge().name()))
     }
 
     fn set(&mut self, knob: &str, value: &str) -> Result<Answer, String> {
@@ -524,13 +576,18 @@ impl Daemon {
 
     fn reload(&mut self) -> Result<Option<Switched>, String> {
         let config = Config::read(&self.path).map_err(|failure| failure.to_string())?;
-        let first = &config.policies[0].clone();
-        let is_in_charge =
-            self.held.as_ref().is_some_and(|held| held.instance.label == first.label);
+        let first = match config.preferred(self.power_profile.as_deref()) {
+            Some(Place::Class) => None,
+            Some(Place::Policy(label)) => Some(instance(label).map_err(|why| why.to_string())?),
+            None => Some(config.policies[0].clone()),
+        };
+        let stays = config.loads_like(&self.config)
+            && self.held.as_ref().map(|held| &held.instance.label)
+                == first.as_ref().map(|first| &first.label);
         // A file whose first policy cannot be loaded changes nothing.
-        let prepared = match is_in_charge && config.loads_like(&self.config) {
-            true => None,
-            false => Some(self.prepare(first, &config).map_err(|why| why.to_string())?),
+        let prepared = match first.filter(|_| !stays) {
+            None => None,
+            Some(first) => Some(self.prepare(&first, &config).map_err(|why| why.to_string())?),
         };
         let measures_alike = config.metrics == self.config.metrics;
         self.config = config;
@@ -539,6 +596,7 @@ impl Daemon {
         }
         self.diary.keep(self.config.dumps);
         self.ladder.follow(self.config.rungs(), self.config.times);
+        self.follow_power_profile();
         self.voice.say(format!("{} was read again", self.path.display()), fields("reload", CLASS));
         let has_seat = self.leaving.is_none() && self.stands_aside().is_none();
         let switched = prepared.filter(|_| has_seat).map(|prepared| self.put_in_charge(prepared));
@@ -570,11 +628,7 @@ impl Daemon {
         let mut page = self.page();
         page.on_trial = on_trial.or(page.on_trial);
         if let Err(error) = self.diary.note(&page) {
-            let text = format!("{STATE}: {error}: failures are forgotten at the next start");
-            if self.said != text {
-                self.voice.warn(text.clone(), Vec::new());
-                self.said = text;
-            }
+            self.warn_once(format!("{STATE}: {error}: failures are forgotten at the next start"));
         }
     }
 
@@ -582,11 +636,11 @@ impl Daemon {
         let now_s = self.clock.now_s();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
-            in_charge: name(self.ladder.in_charge()).into(),
+            in_charge: self.ladder.in_charge().name().into(),
             for_s: now_s.saturating_sub(self.ladder.since_s()),
             now_s,
             policies: self.config.rungs(),
-            chosen: self.ladder.chosen().map(|place| name(place).to_string()),
+            chosen: self.ladder.chosen().map(|place| place.name().to_string()),
             on_trial: self.ladder.on_trial(now_s).is_some(),
             partial: self.config.partial,
             faults: self.ladder.faults().clone(),
@@ -601,6 +655,7 @@ impl Daemon {
                 .unwrap_or_default(),
             sources: self.sources.clone().filter(|_| self.held.is_some()),
             stands_aside_for: self.stands_aside_for.clone(),
+            power_profile: self.power_profile.clone(),
         }
     }
 
@@ -662,11 +717,4 @@ fn seat_within(most: Duration) -> Seat {
 
 fn fields(event: &str, policy: &str) -> Vec<Field> {
     vec![("PACELINE_EVENT", event.into()), ("PACELINE_POLICY", policy.into())]
-}
-
-fn name(place: &Place) -> &str {
-    match place {
-        Place::Policy(label) => label,
-        Place::Class => CLASS,
-    }
 }

@@ -6,7 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use comparison::contender::instance;
 use serde::{Deserialize, Serialize};
+use terminal::Failure;
+
+use crate::status::CLASS;
 
 /// What is in charge of the tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -17,6 +21,24 @@ pub enum Place {
     /// Linux's own class.
     #[default]
     Class,
+}
+
+impl Place {
+    /// `default`, or a policy with its knobs.
+    pub fn named(name: &str) -> Result<Self, Failure> {
+        match name {
+            CLASS => Ok(Place::Class),
+            _ => Ok(Place::Policy(instance(name)?.label)),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Place::Policy(label) => label,
+            Place::Class => CLASS,
+        }
+    }
 }
 
 /// How often a policy failed, and when it may be tried again.
@@ -59,6 +81,8 @@ pub struct Ladder {
     times: Times,
     faults: BTreeMap<String, Fault>,
     chosen: Option<Choice>,
+    /// What the power profile puts before the rungs.
+    preferred: Option<Place>,
     /// What is in charge, and since when, s since 1970.
     in_charge: (Place, u64),
 }
@@ -71,13 +95,20 @@ impl Ladder {
         faults: BTreeMap<String, Fault>,
         now_s: u64,
     ) -> Self {
-        Ladder { rungs, times, faults, chosen: None, in_charge: (Place::Class, now_s) }
+        let in_charge = (Place::Class, now_s);
+        Ladder { rungs, times, faults, chosen: None, preferred: None, in_charge }
     }
 
     /// What should be in charge now.
     pub fn wanted(&self, now_s: u64) -> Place {
         if let Some(chosen) = &self.chosen {
             return chosen.place.clone();
+        }
+        if let Some(preferred) = &self.preferred {
+            match preferred {
+                Place::Policy(label) if self.is_left_alone(label, now_s) => {}
+                place => return place.clone(),
+            }
         }
         let free = self.rungs.iter().find(|rung| !self.is_left_alone(rung, now_s));
         free.map_or(Place::Class, |rung| Place::Policy(rung.clone()))
@@ -98,6 +129,11 @@ impl Ladder {
             other => other.map(|other| other.place),
         };
         self.chosen = Some(Choice { place, before });
+    }
+
+    /// What the power profile puts before the rungs. An administrator's choice goes before it.
+    pub fn prefer(&mut self, place: Option<Place>) {
+        self.preferred = place;
     }
 
     /// The policy in charge has other knobs since an administrator changed them.
@@ -335,6 +371,22 @@ mod tests {
         ladder.choose(policy("c"));
         ladder.hindered("c", "a cookie".into(), 122);
         assert_eq!(ladder.chosen(), None);
+    }
+
+    #[test]
+    fn what_a_power_profile_prefers_is_between_the_choice_and_the_rungs() {
+        let mut ladder = ladder(&["a"]);
+        ladder.prefer(Some(policy("b")));
+        assert_eq!(run(&mut ladder, &[("b", 5)], 0, 10), [(0, policy("b")), (5, policy("a"))]);
+        assert_eq!(ladder.wanted(605), policy("b"), "its pause is over");
+        ladder.choose(policy("c"));
+        assert_eq!(ladder.wanted(700), policy("c"));
+        ladder.prefer(Some(Place::Class));
+        assert_eq!(ladder.wanted(700), policy("c"));
+        ladder.follow(vec!["a".into()], TIMES);
+        assert_eq!(ladder.wanted(700), Place::Class);
+        ladder.prefer(None);
+        assert_eq!(ladder.wanted(700), policy("a"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod diary;
 mod known;
 pub mod ladder;
 mod metrics;
+mod power;
 pub mod request;
 mod scrape;
 mod seat;

@@ -46,6 +46,9 @@ pub struct Status {
     pub sources: Option<String>,
     /// Another scheduler is in charge, and the service stands aside.
     pub stands_aside_for: Option<String>,
+    /// The machine's power profile, if the config file has something to do with any.
+    #[serde(default)]
+    pub power_profile: Option<String>,
 }
 
 impl Status {

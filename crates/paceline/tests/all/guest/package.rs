@@ -100,6 +100,14 @@ fn the_tarball_and_the_wheel_come_and_go() {
 
 #[test]
 #[ignore = "night: another system"]
+fn the_policy_follows_the_power_profile() {
+    let packages = &["power-profiles-daemon", "polkitd", "libpam-systemd"];
+    let bare = Bare { release: "bookworm", packages, memory_mib: 1536, files: &[".deb"] };
+    bare.run(900, include_str!("scripts/power.sh"), "the profile was followed");
+}
+
+#[test]
+#[ignore = "night: another system"]
 fn a_real_prometheus_scrapes_the_service() {
     let packages = &["prometheus", "iproute2"];
     let bare = Bare { release: "bookworm", packages, memory_mib: 3072, files: &[".deb"] };
