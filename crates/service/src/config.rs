@@ -42,6 +42,8 @@ pub struct Config {
     pub dumps: usize,
     /// What goes before the policies, by the machine's power profile.
     pub power_profiles: BTreeMap<String, Place>,
+    /// Whether tools of scx are answered.
+    pub scx_stats: bool,
     /// What is told of the machine to those that scrape it; None: nothing.
     pub metrics: Option<Metrics>,
 }
@@ -95,6 +97,8 @@ struct Written {
     dumps: usize,
     #[serde(default)]
     power_profiles: BTreeMap<String, String>,
+    #[serde(default)]
+    scx_stats: bool,
     metrics: Option<Metrics>,
 }
 
@@ -218,6 +222,7 @@ impl Config {
             times: Times { grace, backoff, longest_backoff },
             dumps,
             power_profiles: power_profiles?,
+            scx_stats: written.scx_stats,
             metrics: written.metrics,
         })
     }
@@ -271,7 +276,7 @@ mod tests {
         let path = folder.path().join("paceline.toml");
         let text = "policy = [\"paceline\", \"cas\"]\npartial = true\nignore_cgroup_limits = true\nprofile = \"programs.toml\"\n\
              core_types = \"0=fast,1=slow\"\nclocks = \"xeon-gold-6130\"\nafter_crash = \"class\"\ngrace = \"5s\"\n\
-             backoff = \"1min\"\nlongest_backoff = \"1h\"\ndumps = 3\n\
+             backoff = \"1min\"\nlongest_backoff = \"1h\"\ndumps = 3\nscx_stats = true\n\
              [power_profiles]\npower-saver = \"default\"\nperformance = \"flsched:slice=5ms\"\n[metrics]\nlisten = \"127.0.0.1:9469\"";
         let config = Config::parse(text, &path).unwrap();
         assert_eq!(config.rungs(), ["paceline", "cas"]);
@@ -282,6 +287,7 @@ mod tests {
         std::fs::write(folder.path().join("programs.toml"), "[programs]\nmcf = 2\n").unwrap();
         assert!(!again(text), "its profile is another one");
         assert_eq!((config.after_crash, config.dumps), (AfterCrash::Class, 3));
+        assert!(config.scx_stats);
         assert_eq!(config.power_profiles["power-saver"], Place::Class);
         let flsched = Place::Policy("flsched:slice=5ms".into());
         assert_eq!(config.power_profiles["performance"], flsched);

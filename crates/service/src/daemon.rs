@@ -24,6 +24,7 @@ use crate::metrics::begin;
 use crate::power::PowerProfile;
 use crate::request::{Answer, Asked, Claim, RUNTIME, Request, Shown, listen};
 use crate::scrape::Scraped;
+use crate::scx_stats::{SOCKET, ScxStats};
 use crate::seat::{Held, Hindrance, Prepared, prepare};
 use crate::status::{CLASS, Status, Switched};
 use crate::voice::{Field, Told, Voice};
@@ -105,6 +106,7 @@ struct Daemon {
     last_switch: Option<Switched>,
     stands_aside_for: Option<String>,
     scraped: Option<Scraped>,
+    scx_stats: Option<ScxStats>,
     power: Option<PowerProfile>,
     /// The power profile that is followed now.
     power_profile: Option<String>,
@@ -147,6 +149,7 @@ impl Daemon {
             last_switch: None,
             stands_aside_for: None,
             scraped: None,
+            scx_stats: None,
             power: None,
             power_profile: None,
             lookout: Lookout::new(),
@@ -171,6 +174,23 @@ impl Daemon {
         self.scraped = scraped;
         for warning in warnings {
             self.voice.warn(warning, vec![("PACELINE_EVENT", "metrics".into())]);
+        }
+    }
+
+    /// Tools of scx find this policy's figures where they look for the scheduler in charge.
+    fn answer_scx_tools(&mut self) {
+        let wanted = self.config.scx_stats && self.held.is_some();
+        if wanted == self.scx_stats.is_some() {
+            return;
+        }
+        self.scx_stats = None;
+        if wanted {
+            match ScxStats::listen(Path::new(SOCKET), self.shown.clone()) {
+                Ok(stats) => self.scx_stats = Some(stats),
+                Err(error) => {
+                    self.warn_once(format!("{SOCKET}: {error}: tools of scx have no answer"));
+                }
+            }
         }
     }
 
@@ -662,6 +682,7 @@ impl Daemon {
     /// Publishes the state.
     fn show(&mut self) {
         self.note(None);
+        self.answer_scx_tools();
         let status = self.status();
         let line = format!("{} is in charge", status.in_charge);
         // A reader may be kept from running by the policy: it must not hold up this loop.

@@ -15,6 +15,7 @@ mod metrics;
 mod power;
 pub mod request;
 mod scrape;
+mod scx_stats;
 mod seat;
 pub mod status;
 mod voice;

@@ -20,11 +20,11 @@ use crate::status::{Status, Switched};
 /// The folder of the sockets.
 pub const RUNTIME: &str = "/run/paceline";
 /// Longest request, in bytes.
-const REQUEST_MAX: u64 = 4096;
+pub(crate) const REQUEST_MAX: u64 = 4096;
 /// Longest answer that a client reads, in bytes.
 const ANSWER_MAX: u64 = 1 << 20;
 /// How long a client has to send its request.
-const SEND_TAKES: Duration = Duration::from_secs(2);
+pub(crate) const SEND_TAKES: Duration = Duration::from_secs(2);
 /// How long a client waits for its answer: a policy is loaded in it, and before that another one ends.
 const ANSWER_TAKES: Duration = Duration::from_secs(180);
 
@@ -191,7 +191,11 @@ fn talk(mut stream: UnixStream, answer: impl Fn(Request) -> Answer) -> io::Resul
 }
 
 /// A line without its end; None: there is none within so many bytes and so much time.
-fn read_line(stream: &mut UnixStream, most: u64, takes: Duration) -> io::Result<Option<String>> {
+pub(crate) fn read_line(
+    stream: &mut UnixStream,
+    most: u64,
+    takes: Duration,
+) -> io::Result<Option<String>> {
     let began = Instant::now();
     let mut bytes = Vec::new();
     while !bytes.contains(&b'\n') && (bytes.len() as u64) < most {

@@ -9,10 +9,16 @@ more() { awk "BEGIN { exit !($1 > $2) }" || fail "$3: $1 is not more than $2: $(
 mkdir -p /sys/fs/cgroup/crowd /sys/fs/cgroup/alone
 # In the background only.
 in_group() { group=$1; shift; echo 0 >/sys/fs/cgroup/"$group"/cgroup.procs; exec "$@"; }
-printf 'policy = "cas"\n[metrics]\nlisten = "127.0.0.1:9469"\n' >$config
+printf 'policy = "cas"\nscx_stats = true\n[metrics]\nlisten = "127.0.0.1:9469"\n' >$config
 ip link set lo up
 begin
 await 'in_charge_is cas'
+# Tools of scx have the policy's figures where they look for them, as long as it is in charge.
+ask_scx() { echo "$1" | socat -t 5 - UNIX-CONNECT:/run/scx/root/stats >page 2>err || fail "no figures: $(cat err log)"; }
+ask_scx '{"req":"stats","args":{"target":"top"}}'
+grep -q '"errno":0' page && grep -q '"policy":"cas"' page || fail "$(cat page)"
+ask_scx '{"req":"stats_meta","args":{}}'
+grep -q '"top":"true"' page || fail "$(cat page)"
 for n in 1 2 3 4; do in_group crowd sh -c 'while :; do :; done' & spinners="$spinners $!"; done
 in_group alone sh -c 'while :; do sleep 0.01; done' & spinners="$spinners $!"
 for class in cas default; do
@@ -35,6 +41,7 @@ for class in cas default; do
     more "$(value 'busy_seconds_total{kind="0",node="0"}')" 2 busy
     more "$(value 'preemptions_total{kind="0",node="0"}')" 5 preemptions
 done
+await '[ ! -e /run/scx/root/stats ]'
 # A busy CPU's task has not left it for long: its time is told all the same.
 grep -q 'cgroup="/"' page || fail "no root"
 
