@@ -53,7 +53,7 @@ pub fn begin(config: &Metrics, shown: Shown) -> (Option<Scraped>, Vec<String>) {
     let meter = Meter::attach(topology.core_type.len(), config.names);
     let mut meter = meter.map_err(|error| warn("waits are not measured", &error)).ok();
     let mut energy = Energy::here();
-    let mut fresh: Option<(Instant, Told)> = None;
+    let mut fresh: Option<(Instant, Arc<Told>)> = None;
     let make = move |form| {
         let told = match &fresh {
             Some((at, told)) if at.elapsed() < FRESH => told,
@@ -62,7 +62,7 @@ pub fn begin(config: &Metrics, shown: Shown) -> (Option<Scraped>, Vec<String>) {
                 let reading = meter.as_mut().and_then(|meter| meter.read().ok());
                 let topology = topology.clone();
                 let told = Told { status, reading, topology, energy: energy.read() };
-                &fresh.insert((Instant::now(), told)).1
+                &fresh.insert((Instant::now(), Arc::new(told))).1
             }
         };
         page(told, form)
@@ -80,9 +80,9 @@ pub fn begin(config: &Metrics, shown: Shown) -> (Option<Scraped>, Vec<String>) {
 const FRESH: Duration = Duration::from_millis(500);
 
 /// The page that a scrape gets.
-fn page(told: &Told, form: Form) -> String {
+fn page(told: &Arc<Told>, form: Form) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(told.clone()));
+    registry.register_collector(Box::new(Collected(told.clone())));
     let mut page = String::new();
     // Writing to a string does not fail.
     let _ = match form {
@@ -133,14 +133,22 @@ impl Writer<'_> {
     }
 }
 
-impl Collector for Told {
+#[derive(Debug)]
+struct Collected(Arc<Told>);
+
+impl Collector for Collected {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut to = Writer(encoder);
-        self.state(&mut to)?;
+        self.0.all(&mut Writer(encoder))
+    }
+}
+
+impl Told {
+    fn all(&self, to: &mut Writer<'_>) -> fmt::Result {
+        self.state(to)?;
         if let Some(reading) = &self.reading {
-            self.cpus(&mut to, reading)?;
-            uses(&mut to, "cgroup", &reading.cgroups)?;
-            uses(&mut to, "program", &reading.programs)?;
+            self.cpus(to, reading)?;
+            uses(to, "cgroup", &reading.cgroups)?;
+            uses(to, "program", &reading.programs)?;
         }
         let energy: Vec<_> = self
             .energy
@@ -157,9 +165,7 @@ impl Collector for Told {
         }
         Ok(())
     }
-}
 
-impl Told {
     fn state(&self, to: &mut Writer<'_>) -> fmt::Result {
         let Status { in_charge, policies, faults, .. } = &self.status;
         let version = vec![("version", self.status.version.clone())];
@@ -297,14 +303,13 @@ fn uses(to: &mut Writer<'_>, by: &'static str, table: &Table) -> fmt::Result {
         None,
         &[(Vec::new(), rest)],
     )?;
-    let cpu: Vec<_> =
-        each.iter().map(|(labels, of)| (labels.clone(), of.run_ns as f64 / 1e9)).collect();
-    to.counters(
-        &format!("{by}_cpu"),
-        &format!("CPU time of a {by}'s tasks"),
-        Some("seconds"),
-        &cpu,
-    )?;
+    let help = format!("CPU time of a {by}'s tasks");
+    to.family(&format!("{by}_cpu"), &help, Some("seconds"), MetricType::Counter, |to| {
+        each.iter().try_for_each(|(labels, of)| {
+            let run_s = of.run_ns as f64 / 1e9;
+            to.encode_family(&&**labels)?.encode_counter::<NoLabelSet, _, f64>(&run_s, None)
+        })
+    })?;
     let help = format!("Waits of a {by}'s tasks for a CPU");
     to.family(&format!("{by}_wait"), &help, Some("seconds"), MetricType::Histogram, |to| {
         each.iter().try_for_each(|(labels, of)| {
@@ -381,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_page_has_units_in_its_names_and_histograms_that_add_up() {
-        let page = page(&told(), Form::OpenMetrics);
+        let page = page(&told().into(), Form::OpenMetrics);
         for line in [
             "paceline_policy_in_charge{policy=\"cas:slice=50ms\"} 1.0",
             "paceline_policy_in_charge{policy=\"paceline\"} 0.0",
@@ -405,7 +410,7 @@ mod tests {
 
     #[test]
     fn no_name_breaks_a_line_and_no_reason_is_told() {
-        let page = page(&told(), Form::OpenMetrics);
+        let page = page(&told().into(), Form::OpenMetrics);
         assert!(!page.contains("secret") && !page.contains('\u{1b}'));
         let names = |line: &str| line.starts_with("paceline_") || line.starts_with("# ");
         assert!(page.lines().all(names), "{page}");
@@ -417,7 +422,7 @@ mod tests {
         let mut all = told();
         let last = Switched { window_s: Some(0.1), ..Switched::default() };
         all.status.last_switch = Some(last);
-        let page = page(&all, Form::Prometheus);
+        let page = page(&all.into(), Form::Prometheus);
         let told: BTreeSet<&str> =
             page.lines().filter_map(|line| line.split([' ', '{']).next()).collect();
         let typed = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
@@ -441,7 +446,7 @@ mod tests {
 
     #[test]
     fn without_a_meter_the_state_is_told() {
-        let page = page(&Told { reading: None, ..told() }, Form::OpenMetrics);
+        let page = page(&Told { reading: None, ..told() }.into(), Form::OpenMetrics);
         assert!(page.contains("paceline_policy_loads_total 3.0") && !page.contains("cgroup"));
     }
 }

@@ -149,15 +149,16 @@ fn answer<S: Read + Write>(
         (Some("GET" | "HEAD"), _) => ("404 Not Found", plain(), "see /metrics\n".into()),
         _ => ("405 Method Not Allowed", plain(), "only GET is heeded\n".into()),
     };
-    let mut reply = format!(
+    let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    if request.method != Some("HEAD") {
-        reply += &body;
-    }
     write_within(stream, Some(CLIENT_TAKES))?;
-    stream.write_all(reply.as_bytes())
+    stream.write_all(head.as_bytes())?;
+    match request.method {
+        Some("HEAD") => Ok(()),
+        _ => stream.write_all(body.as_bytes()),
+    }
 }
 
 /// All up to the empty line, or what there is of it in time.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `serve` and its clients, on a real kernel.
 
-use vm::Clock;
+use vm::{Clock, Request, Shape};
 
-use crate::guest::{in_guest, in_guest_beside, in_guest_by};
+use crate::guest::{in_guest, in_guest_beside, in_guest_by, request, run};
 
 /// Begins the service, for a script.
 const SERVING: &str = include_str!("scripts/serving.sh");
@@ -31,4 +31,25 @@ fn switches_under_load_hold_up_no_task() {
 fn a_policy_that_fails_makes_room_for_the_one_before() {
     let script = include_str!("scripts/failing-switches.sh");
     in_guest(&format!("FAILURES=20\n{SERVING}\n{script}"));
+}
+
+/// On a clock of instructions: what the service takes is counted, and idle minutes pass at once.
+#[test]
+#[ignore = "night: hours of the guest's time"]
+fn a_service_that_switches_all_the_time_keeps_its_memory() {
+    let script = format!("MINUTES=150\n{SERVING}\n{}", include_str!("scripts/churn.sh"));
+    run(one_cpu(), &["socat"], 1, &script);
+}
+
+/// On the same clock: a scrape's work, at an instruction a nanosecond.
+#[test]
+#[ignore = "night: a thousand cgroups"]
+fn a_scrape_of_a_thousand_cgroups_is_soon_over() {
+    let script = format!("{SERVING}\n{}", include_str!("scripts/scrape.sh"));
+    run(one_cpu(), &["socat"], 1, &script);
+}
+
+/// A guest with one CPU, on a clock of instructions.
+fn one_cpu() -> Request {
+    Request { shape: Shape { cpus: 1, ..Shape::default() }, clock: Clock::Icount, ..request() }
 }

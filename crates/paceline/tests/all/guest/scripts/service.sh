@@ -124,6 +124,14 @@ begin
 # It was killed within the grace time of cas.
 await 'in_charge_is flsched'
 says 'the service was killed within its grace time'
+# The machine goes down within the grace time of flsched: after the boot it is left alone, too.
+kill -KILL $pid
+wait $pid
+sed -i 's/"boot": ".*"/"boot": "another"/' /var/lib/paceline/state.json
+begin
+await '$P status >out 2>&1'
+says 'the machine went down within its grace time'
+[ "$(state)" = disabled ] || fail "$(ops) is in charge after the machine went down"
 
 # Told to end, it ends well; another scheduler is heeded.
 kill -TERM $pid
