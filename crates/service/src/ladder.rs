@@ -10,7 +10,8 @@ use comparison::contender::instance;
 use serde::{Deserialize, Serialize};
 use terminal::Failure;
 
-use crate::status::CLASS;
+/// The name of Linux's own class where a policy is named.
+pub const CLASS: &str = "default";
 
 /// What is in charge of the tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

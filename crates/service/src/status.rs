@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::ladder::CLASS;
 use crate::ladder::Fault;
-
-/// The name of Linux's own class where a policy is named.
-pub const CLASS: &str = "default";
 
 /// The state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
