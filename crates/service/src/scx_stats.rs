@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn listening(folder: &Path) -> (ScxStats, PathBuf) {
-        let socket = folder.join("scx/root/stats");
+        let socket = folder.join("scx/stats");
         let shown = Shown::default();
         *shown.lock().unwrap() = Status {
             in_charge: "cas:slice=5ms".into(),
