@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +19,19 @@ const LOOK: Duration = Duration::from_secs(20);
 #[derive(Debug, Default)]
 pub struct Energy {
     counters: Vec<Counter>,
+}
+
+/// Counters that are followed until this is dropped.
+pub struct Followed {
+    energy: Arc<Mutex<Energy>>,
+    _end: Sender<()>,
+}
+
+impl Followed {
+    /// As [`Energy::read`].
+    pub fn read(&self) -> BTreeMap<String, f64> {
+        self.energy.lock().unwrap_or_else(PoisonError::into_inner).read()
+    }
 }
 
 #[derive(Debug)]
@@ -36,23 +50,27 @@ impl Energy {
         Self::here().counted(act)
     }
 
-    fn counted<T>(mut self, act: impl FnOnce() -> T) -> (T, Option<f64>) {
-        if self.counters.is_empty() {
-            return (act(), None);
-        }
-        thread::scope(|scope| {
-            let (end, ended) = channel::<()>();
-            let look = move || {
-                while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                    self.read();
-                }
-                of_processors(&self.read())
-            };
-            let looks = scope.spawn(look);
-            let result = act();
-            drop(end);
-            (result, looks.join().ok().flatten())
-        })
+    fn counted<T>(self, act: impl FnOnce() -> T) -> (T, Option<f64>) {
+        let followed = self.follow();
+        let result = act();
+        (result, of_processors(&followed.read()))
+    }
+
+    /// Reads the counters every 20 s as well, in a thread of its own.
+    pub fn follow(self) -> Followed {
+        let has_any = !self.counters.is_empty();
+        let energy = Arc::new(Mutex::new(self));
+        let (end, ended) = channel::<()>();
+        let own = energy.clone();
+        let work = move || {
+            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                own.lock().unwrap_or_else(PoisonError::into_inner).read();
+            }
+        };
+        // Without a thread, what is read is right for some minutes.
+        let thread = thread::Builder::new().name("energy".into());
+        let _ = has_any.then(|| thread.spawn(work));
+        Followed { energy, _end: end }
     }
 
     /// Those that this machine has, and that this process may read; none on most virtual machines.

@@ -3,7 +3,7 @@
 //!
 //! A BPF program adds up, and its sums are read at any time. What it costs does not depend on how often that is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -14,8 +14,10 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapImpl, Object, ObjectBuilder};
 use crate::cgroup::CGROUPS;
 use crate::execute::now_ns;
 use crate::hierarchy::Folders;
+use crate::load::room_for;
 use crate::log;
 use crate::mapped::Mapped;
+use crate::topology::online;
 use crate::variables::variables;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/meter.bpf.o"));
@@ -28,6 +30,16 @@ const FIRST_BITS: u32 = 10;
 const UNKNOWN: u64 = u64::MAX;
 /// A CPU's words, as `struct cpu` of meter.bpf.c has them.
 const CPU_BYTES: usize = 128;
+/// The keys of all that has no room, as in meter.bpf.c: no cgroup has such a number, and a task's name ends with a zero.
+const REST8: [u8; 8] = last_is_one();
+const REST16: [u8; 16] = last_is_one();
+
+const fn last_is_one<const LEN: usize>() -> [u8; LEN] {
+    let mut key = [0; LEN];
+    key[LEN - 1] = 1;
+    key
+}
+
 /// How often a CPU is looked at again that was written to meanwhile.
 const LOOKS: u32 = 100;
 
@@ -116,6 +128,16 @@ impl Use {
         }
     }
 
+    /// Raises it to what was told before. Returns whether it was behind.
+    fn raise_to(&mut self, told: &Use) -> bool {
+        let before = *self;
+        self.run_ns = self.run_ns.max(told.run_ns);
+        self.wait_ns = self.wait_ns.max(told.wait_ns);
+        self.waits = self.waits.max(told.waits);
+        self.buckets.iter_mut().zip(told.buckets).for_each(|(now, told)| *now = told.max(*now));
+        *self != before
+    }
+
     /// Of one CPU, as `struct use` of meter.bpf.c.
     fn parse(bytes: &[u8]) -> Option<Use> {
         let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
@@ -156,6 +178,7 @@ pub struct Running {
     pub program: String,
     /// How long it has run, ns.
     pub for_ns: u64,
+    since_ns: u64,
     waited_ns: u64,
     cgroup: u64,
     key: [u8; 16],
@@ -173,6 +196,7 @@ impl Cpu {
             name: text(key(32)),
             program: text(key(48)),
             for_ns,
+            since_ns: word(8),
             waited_ns: word(16),
             cgroup: word(24),
             key: key(48),
@@ -198,8 +222,8 @@ fn text(name: [u8; 16]) -> String {
 pub struct Reading {
     /// When, on CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
-    /// By the number of a CPU.
-    pub cpus: Vec<Cpu>,
+    /// CPUs that are online, by number.
+    pub cpus: BTreeMap<usize, Cpu>,
     /// By a cgroup's path from the root.
     pub cgroups: Table,
     /// By a process's name. Kernel threads are one.
@@ -211,8 +235,10 @@ pub struct Reading {
 pub struct Table {
     /// Each.
     pub of: BTreeMap<String, Use>,
-    /// Those for which there was no room; None: there was room for all.
+    /// Those for which there was no room; None: there was always room for all.
     pub rest: Option<Use>,
+    /// Whether there is no room for another one now.
+    pub is_full: bool,
 }
 
 /// The meter, attached. Dropping it detaches.
@@ -221,16 +247,18 @@ pub struct Meter {
     object: Object,
     state: Mapped,
     cpus_at: usize,
-    cpus: usize,
     folders: Folders,
     paths: BTreeMap<u64, PathBuf>,
     programs_before: BTreeMap<[u8; 16], u64>,
+    cgroups_ahead: Ahead<8>,
+    programs_ahead: Ahead<16>,
     room: usize,
 }
 
 impl Meter {
     /// Begins to measure. `room`: how many cgroups, and how many programs, are told apart at a time.
     pub fn attach(cpus: usize, room: usize) -> anyhow::Result<Self> {
+        room_for(cpus)?;
         let (result, words) = log::listen(|| {
             let mut object = ObjectBuilder::default().name("meter")?.open_memory(PROGRAM)?;
             for mut map in
@@ -255,17 +283,22 @@ impl Meter {
             object,
             state,
             cpus_at,
-            cpus,
             folders: Folders::new(Path::new(CGROUPS)),
             paths: BTreeMap::new(),
             programs_before: BTreeMap::new(),
+            cgroups_ahead: BTreeMap::new(),
+            programs_ahead: BTreeMap::new(),
             room,
         };
         // The entry for all that has no room.
         for name in ["cgroups", "programs"] {
             let map = meter.map(name)?;
             let none = vec![vec![0; map.value_size() as usize]; libbpf_rs::num_possible_cpus()?];
-            map.update_percpu(&vec![0; map.key_size() as usize], &none, MapFlags::ANY)?;
+            let rest = match map.key_size() {
+                8 => REST8.to_vec(),
+                _ => REST16.to_vec(),
+            };
+            map.update_percpu(&rest, &none, MapFlags::ANY)?;
         }
         let links: Result<Vec<Link>, _> =
             meter.object.progs_mut().map(|program| program.attach()).collect();
@@ -280,33 +313,47 @@ impl Meter {
     /// Reads it, and forgets cgroups that were removed. If there are too many programs, it forgets those that did not run
     /// since the reading before.
     pub fn read(&mut self) -> anyhow::Result<Reading> {
-        let (at_ns, cpus) = (now_ns(), self.cpus());
+        let before = self.cpus();
         let mut cgroups = uses::<8>(&self.map("cgroups")?)?;
         let mut programs = uses::<16>(&self.map("programs")?)?;
-        for task in cpus.iter().filter_map(|cpu| cpu.task.as_ref()) {
-            let add = |of: Option<&mut Use>| {
-                of.into_iter().for_each(|of| of.add_turn(task.for_ns, task.waited_ns));
-            };
-            add(cgroups.get_mut(&task.cgroup.to_ne_bytes()));
-            add(programs.get_mut(&task.key));
-        }
+        let (at_ns, cpus) = (now_ns(), self.cpus());
+        // Turns that were there before and after are not in the sums.
+        let turns: Vec<&Running> = cpus
+            .iter()
+            .filter_map(|(cpu, of)| {
+                let task = of.task.as_ref()?;
+                let same = before.get(cpu)?.task.as_ref()?;
+                (same.tid == task.tid && same.since_ns == task.since_ns).then_some(task)
+            })
+            .collect();
+        let of_cgroups = turns.iter().map(|task| (task.cgroup.to_ne_bytes(), *task));
+        add_turns(&mut cgroups, &mut self.cgroups_ahead, of_cgroups, self.room, REST8);
+        let of_programs = turns.iter().map(|task| (task.key, *task));
+        add_turns(&mut programs, &mut self.programs_ahead, of_programs, self.room, REST16);
         let rest = |rest: Option<Use>| rest.filter(|rest| *rest != Use::default());
-        let cgroups_rest = rest(cgroups.remove(&[0; 8]));
-        let programs_rest = rest(programs.remove(&[0; 16]));
+        let cgroups_rest = rest(cgroups.remove(&REST8));
+        let programs_rest = rest(programs.remove(&REST16));
+        let is_full = [cgroups.len() >= self.room, programs.len() >= self.room];
         let cgroups = self.with_paths(cgroups)?;
         self.forget_programs(&programs)?;
-        let programs = programs.into_iter().map(|(key, of)| (text(key), of)).collect();
+        let mut by_name = BTreeMap::<String, Use>::new();
+        for (key, of) in programs {
+            *by_name.entry(text(key)).or_default() += &of;
+        }
         Ok(Reading {
             at_ns,
             cpus,
-            cgroups: Table { of: cgroups, rest: cgroups_rest },
-            programs: Table { of: programs, rest: programs_rest },
+            cgroups: Table { of: cgroups, rest: cgroups_rest, is_full: is_full[0] },
+            programs: Table { of: by_name, rest: programs_rest, is_full: is_full[1] },
         })
     }
 
-    fn cpus(&self) -> Vec<Cpu> {
+    /// CPUs that are online. One that came later has words as well.
+    fn cpus(&self) -> BTreeMap<usize, Cpu> {
         let now_ns = now_ns();
-        (0..self.cpus).map(|cpu| Cpu::parse(&self.words(cpu), now_ns)).collect()
+        let online = online(Path::new("/")).unwrap_or_default();
+        let online = online.into_iter().filter(|cpu| *cpu < policy::native::MAX_CPUS);
+        online.map(|cpu| (cpu, Cpu::parse(&self.words(cpu), now_ns))).collect()
     }
 
     /// A CPU's words, all of one moment. One that switches all the time is taken as it comes.
@@ -367,6 +414,33 @@ impl Meter {
     }
 }
 
+/// What was told of turns that were not over, and is not in the sums yet.
+type Ahead<const KEY: usize> = BTreeMap<[u8; KEY], Use>;
+
+/// Adds turns that are not over. What was told before stays told: a turn that ends while the sums are read is in none of
+/// both, and counters must not fall.
+fn add_turns<'a, const KEY: usize>(
+    sums: &mut BTreeMap<[u8; KEY], Use>,
+    ahead: &mut Ahead<KEY>,
+    turns: impl Iterator<Item = ([u8; KEY], &'a Running)>,
+    room: usize,
+    rest: [u8; KEY],
+) {
+    let mut added = BTreeSet::new();
+    for (key, task) in turns {
+        // The kernel's program has no entry for a task that has had no turn before.
+        let key = if sums.contains_key(&key) || sums.len() <= room { key } else { rest };
+        sums.entry(key).or_default().add_turn(task.for_ns, task.waited_ns);
+        added.insert(key);
+    }
+    for (key, told) in std::mem::take(ahead) {
+        if sums.get_mut(&key).is_some_and(|of| of.raise_to(&told)) {
+            added.insert(key);
+        }
+    }
+    *ahead = added.into_iter().map(|key| (key, sums[&key])).collect();
+}
+
 /// All entries of a map, added over CPUs.
 fn uses<const KEY: usize>(map: &MapImpl<'_>) -> anyhow::Result<BTreeMap<[u8; KEY], Use>> {
     let mut all = BTreeMap::new();
@@ -424,6 +498,33 @@ mod tests {
         assert_eq!((cpu.busy_ns, cpu.switches, cpu.migrations), (500, 3, 2));
         bytes[4..8].fill(0);
         assert_eq!(Cpu::parse(&bytes, 1400).busy_ns, 100);
+    }
+
+    #[test]
+    fn what_was_told_of_a_turn_stays_told_while_the_sums_are_behind() {
+        let mut sums = BTreeMap::from([([1; 8], Use { run_ns: 100, ..Use::default() })]);
+        let mut ahead = Ahead::new();
+        let mut bytes = [0; CPU_BYTES];
+        bytes[4..8].copy_from_slice(&7_i32.to_ne_bytes());
+        let cpu = Cpu::parse(&bytes, 50);
+        let running = cpu.task.as_ref().unwrap();
+        let turns = [([1; 8], running), ([2; 8], running), ([3; 8], running)];
+        add_turns(&mut sums, &mut ahead, turns.into_iter(), 1, REST8);
+        let run_ns = |sums: &BTreeMap<[u8; 8], Use>, key| sums.get(&key).map(|of| of.run_ns);
+        assert_eq!(run_ns(&sums, [1; 8]), Some(150));
+        assert_eq!(run_ns(&sums, [2; 8]), Some(50), "it has had no turn before");
+        assert_eq!((run_ns(&sums, [3; 8]), run_ns(&sums, REST8)), (None, Some(50)), "no room");
+        // The turn has ended, and is not charged yet; then it is.
+        for (charged, told) in [(100, 150), (100, 150), (155, 155), (155, 155)] {
+            let mut of = Use { run_ns: charged, ..Use::default() };
+            if charged > 100 {
+                (of.waits, of.buckets[0]) = (1, 1);
+            }
+            let mut sums = BTreeMap::from([([1; 8], of)]);
+            add_turns(&mut sums, &mut ahead, [].into_iter(), 1, REST8);
+            assert_eq!(run_ns(&sums, [1; 8]), Some(told));
+        }
+        assert!(ahead.is_empty());
     }
 
     proptest! {

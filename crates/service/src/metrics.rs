@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use live::{BUCKETS, Energy, Meter, Reading, Table, Use, bucket_end_ns};
+use measuring::topology_here;
 use policy::Topology;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -19,7 +20,7 @@ use report::text::visible;
 
 use crate::config::Metrics;
 use crate::request::{RUNTIME, Shown};
-use crate::scrape::{Form, Scraped, listen};
+use crate::scrape::{Form, Scraped};
 use crate::status::Status;
 
 /// All that is told, of one moment.
@@ -44,15 +45,17 @@ fn ends() -> impl Iterator<Item = usize> {
 const REST: &str = "(others)";
 
 /// Begins to measure, and listens for scrapes. Returns what an administrator should know of it, too.
-pub fn begin(config: &Metrics, shown: Shown) -> (Option<Scraped>, Vec<String>) {
+pub fn begin(config: &Metrics, core_types: Option<&str>, shown: Shown) -> (Scraped, Vec<String>) {
     let mut warnings = Vec::new();
     let mut warn = |what: &str, error: &dyn fmt::Display| {
         warnings.push(format!("metrics: {what}: {error:#}"));
     };
-    let topology = live::topology().unwrap_or_default();
+    let topology = topology_here(core_types);
+    let topology = topology.map_err(|error| warn("kinds of cores are not known", &error));
+    let topology = topology.unwrap_or_default();
     let meter = Meter::attach(topology.core_type.len(), config.names);
     let mut meter = meter.map_err(|error| warn("waits are not measured", &error)).ok();
-    let mut energy = Energy::here();
+    let energy = Energy::here().follow();
     let mut fresh: Option<(Instant, Arc<Told>)> = None;
     let make = move |form| {
         let told = match &fresh {
@@ -69,10 +72,12 @@ pub fn begin(config: &Metrics, shown: Shown) -> (Option<Scraped>, Vec<String>) {
     };
     let mode = if config.users { 0o666 } else { 0o600 };
     let socket = Path::new(RUNTIME).join("metrics");
-    let scraped = listen(&socket, mode, config.listen, Arc::new(Mutex::new(make)));
-    let place = || config.listen.map_or(String::new(), |tcp| format!(" or {tcp}"));
-    let scraped =
-        scraped.map_err(|error| warn(&format!("{}{}", socket.display(), place()), &error)).ok();
+    let mut scraped = Scraped::new(Arc::new(Mutex::new(make)));
+    let on_socket = scraped.on_socket(&socket, mode);
+    let _ = on_socket.map_err(|error| warn(&socket.display().to_string(), &error));
+    if let Some(tcp) = config.listen {
+        let _ = scraped.on_tcp(tcp).map_err(|error| warn(&tcp.to_string(), &error));
+    }
     (scraped, warnings)
 }
 
@@ -168,6 +173,7 @@ impl Told {
 
     fn state(&self, to: &mut Writer<'_>) -> fmt::Result {
         let Status { in_charge, policies, faults, .. } = &self.status;
+        let now_s = self.status.now_s;
         let version = vec![("version", self.status.version.clone())];
         to.gauges("build_info", "The version of the service", None, &[(version, 1.0)])?;
         let mut known: Vec<&String> =
@@ -177,7 +183,34 @@ impl Told {
         let by_policy = |value: &dyn Fn(&str) -> f64| -> Vec<Row> {
             known.iter().map(|label| (vec![("policy", visible(label))], value(label))).collect()
         };
-        to.gauges("policy_in_charge", "1 of the policy in charge of the machine's tasks, with its knobs; default is Linux's own class", None, &by_policy(&|label| f64::from(u8::from(label == in_charge))))?;
+        let stands_aside = self.status.stands_aside_for.is_some();
+        to.gauges(
+            "policy_in_charge",
+            "1 of the policy in charge of the machine's tasks, with its knobs; default is Linux's own class",
+            None,
+            &by_policy(&|label| f64::from(u8::from(label == in_charge && !stands_aside))),
+        )?;
+        to.gauges(
+            "stands_aside",
+            "1 while another scheduler is in charge, and the service stands aside",
+            None,
+            &[(Vec::new(), f64::from(u8::from(stands_aside)))],
+        )?;
+        to.gauges(
+            "policy_left_alone",
+            "1 while a policy is left alone after failures",
+            None,
+            &by_policy(&|label| {
+                let until_s = faults.get(label).map_or(0, |fault| fault.not_before_s);
+                f64::from(u8::from(until_s > now_s))
+            }),
+        )?;
+        to.gauges(
+            "meter_up",
+            "1 if CPU time and waits are measured",
+            None,
+            &[(Vec::new(), f64::from(u8::from(self.reading.is_some())))],
+        )?;
         to.gauges(
             "policy_failures",
             "Failures of a policy in a row",
@@ -231,8 +264,8 @@ impl Told {
 
     fn cpus(&self, to: &mut Writer<'_>, reading: &Reading) -> fmt::Result {
         let mut places = BTreeMap::<[u16; 2], [f64; 6]>::new();
-        for (cpu, of) in reading.cpus.iter().enumerate() {
-            let at = |table: &[u16]| table.get(cpu).copied().unwrap_or(0);
+        for (cpu, of) in &reading.cpus {
+            let at = |table: &[u16]| table.get(*cpu).copied().unwrap_or(0);
             let sums =
                 places.entry([at(&self.topology.core_type), at(&self.topology.node)]).or_default();
             let more = [
@@ -289,17 +322,18 @@ impl Told {
 
 /// CPU time and waits by cgroup or by program.
 fn uses(to: &mut Writer<'_>, by: &'static str, table: &Table) -> fmt::Result {
-    let each: Vec<(Vec<(&'static str, String)>, &Use)> = table
-        .of
-        .iter()
-        .map(|(name, of)| (&**name, of))
-        .chain(table.rest.iter().map(|rest| (REST, rest)))
-        .map(|(name, of)| (vec![(by, visible(name))], of))
-        .collect();
-    let rest = f64::from(u8::from(table.rest.is_some()));
+    // Two names that are shown alike are one series.
+    let mut by_name = BTreeMap::<String, Use>::new();
+    let named = table.of.iter().map(|(name, of)| (&**name, of));
+    for (name, of) in named.chain(table.rest.iter().map(|rest| (REST, rest))) {
+        *by_name.entry(visible(name)).or_default() += of;
+    }
+    let each: Vec<(Vec<(&'static str, String)>, Use)> =
+        by_name.into_iter().map(|(name, of)| (vec![(by, name)], of)).collect();
+    let rest = f64::from(u8::from(table.is_full));
     to.gauges(
         &format!("{by}s_beyond_room"),
-        &format!("1 if there are more {by}s than room; the rest is under {REST}"),
+        &format!("1 while there is no room for another {by}; the rest is under {REST}"),
         None,
         &[(Vec::new(), rest)],
     )?;
@@ -313,12 +347,11 @@ fn uses(to: &mut Writer<'_>, by: &'static str, table: &Table) -> fmt::Result {
     let help = format!("Waits of a {by}'s tasks for a CPU");
     to.family(&format!("{by}_wait"), &help, Some("seconds"), MetricType::Histogram, |to| {
         each.iter().try_for_each(|(labels, of)| {
-            let (mut at, mut below) = (0, 0);
+            let mut at = 0;
             let mut buckets: Vec<(f64, u64)> = ends()
                 .map(|end| {
                     let count: u64 = of.buckets[at..=end].iter().sum();
                     at = end + 1;
-                    below += count;
                     (bucket_end_ns(end).unwrap_or_default() as f64 / 1e9, count)
                 })
                 .collect();
@@ -370,12 +403,13 @@ mod tests {
         let cgroups = cgroups.map(|(name, of)| (name.to_string(), of)).into();
         let rest = Some(used(&[100]));
         let reading = Reading {
-            cpus: vec![cpu.clone(), cpu],
-            programs: Table { of: [("web".to_string(), used(&[3000]))].into(), rest: None },
-            cgroups: Table { of: cgroups, rest },
+            cpus: [(0, cpu.clone()), (3, cpu)].into(),
+            programs: Table { of: [("web".to_string(), used(&[3000]))].into(), ..Table::default() },
+            cgroups: Table { of: cgroups, rest, is_full: true },
             ..Reading::default()
         };
-        let topology = Topology { core_type: vec![0, 1], node: vec![0, 0], ..Topology::default() };
+        let topology =
+            Topology { core_type: vec![0, 0, 0, 1], node: vec![0; 4], ..Topology::default() };
         Told {
             status,
             reading: Some(reading),
@@ -391,6 +425,10 @@ mod tests {
             "paceline_policy_in_charge{policy=\"cas:slice=50ms\"} 1.0",
             "paceline_policy_in_charge{policy=\"paceline\"} 0.0",
             "paceline_policy_failures{policy=\"paceline\"} 2.0",
+            "paceline_policy_left_alone{policy=\"paceline\"} 1.0",
+            "paceline_stands_aside 0.0",
+            "paceline_meter_up 1.0",
+            "paceline_cpus{kind=\"0\",node=\"0\"} 1.0",
             "paceline_policy_loads_total 3.0",
             "paceline_policy_count_total{policy=\"cas:slice=50ms\",count=\"refunded_ns\"} 7.0",
             "paceline_busy_seconds_total{kind=\"1\",node=\"0\"} 1.5",
@@ -414,6 +452,35 @@ mod tests {
         assert!(!page.contains("secret") && !page.contains('\u{1b}'));
         let names = |line: &str| line.starts_with("paceline_") || line.starts_with("# ");
         assert!(page.lines().all(names), "{page}");
+    }
+
+    /// A scraper drops one of two equal series.
+    #[test]
+    fn names_that_are_shown_alike_are_one_series() {
+        let mut told = told();
+        let names = ["a\u{1}", "a\u{2}", REST];
+        let of = names.map(|name| (name.to_string(), used(&[3000]))).into();
+        let programs = Table { of, rest: Some(used(&[3000])), ..Table::default() };
+        told.reading.as_mut().unwrap().programs = programs;
+        let page = page(&told.into(), Form::OpenMetrics);
+        let lines: Vec<&str> =
+            page.lines().filter_map(|line| line.rsplit_once(' ')).map(|it| it.0).collect();
+        let different: BTreeSet<&str> = lines.iter().copied().collect();
+        assert_eq!(lines.len(), different.len(), "{page}");
+        for name in ["a\u{fffd}", REST] {
+            let line = format!("paceline_program_cpu_seconds_total{{program=\"{name}\"}} 5.0\n");
+            assert!(page.contains(&line), "no {line} in:\n{page}");
+        }
+    }
+
+    #[test]
+    fn another_scheduler_is_not_called_linux_own_class() {
+        let mut told = told();
+        told.status.in_charge = "default".into();
+        told.status.stands_aside_for = Some("scx_simple is enabled".into());
+        let page = page(&told.into(), Form::OpenMetrics);
+        assert!(page.contains("paceline_policy_in_charge{policy=\"default\"} 0.0\n"), "{page}");
+        assert!(page.contains("paceline_stands_aside 1.0\n"), "{page}");
     }
 
     /// A dashboard or an alert of a metric that is not told shows nothing, and says nothing.

@@ -2,7 +2,8 @@
 //! Where metrics are scraped: HTTP on a Unix socket, and on TCP if the config file names an address.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,61 +49,61 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// The listeners, until this is dropped.
 pub struct Scraped {
+    page: Page,
     stop: Arc<AtomicBool>,
-    socket: PathBuf,
-    tcp: Option<SocketAddr>,
+    /// Listeners: each ends as it is shut down.
+    listeners: Vec<UnixStream>,
+    socket: Option<PathBuf>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// Makes the page of a scrape.
 pub type Page = Arc<Mutex<dyn FnMut(Form) -> String + Send>>;
 
-/// Listens. `mode`: of the Unix socket.
-pub fn listen(
-    socket: &Path,
-    mode: u32,
-    tcp: Option<SocketAddr>,
-    page: Page,
-) -> io::Result<Scraped> {
-    let stop = Arc::<AtomicBool>::default();
-    let unix = bind(socket, mode)?;
-    let tcp = tcp.map(TcpListener::bind).transpose()?;
-    let address = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
-    let mut scraped =
-        Scraped { stop, socket: socket.to_path_buf(), tcp: address, threads: Vec::new() };
-    let accept = move || unix.accept().map(|(stream, _)| stream);
-    scraped.begin(
-        accept,
-        UnixStream::set_read_timeout,
-        UnixStream::set_write_timeout,
-        page.clone(),
-    )?;
-    if let Some(tcp) = tcp {
-        let accept = move || tcp.accept().map(|(stream, _)| stream);
-        scraped.begin(accept, TcpStream::set_read_timeout, TcpStream::set_write_timeout, page)?;
-    }
-    Ok(scraped)
-}
-
-type SetTimeout<S> = fn(&S, Option<Duration>) -> io::Result<()>;
-
 impl Scraped {
+    /// Listens nowhere yet.
+    pub fn new(page: Page) -> Self {
+        let stop = Arc::default();
+        Scraped { page, stop, listeners: Vec::new(), socket: None, threads: Vec::new() }
+    }
+
+    /// Listens on a Unix socket of this mode.
+    pub fn on_socket(&mut self, socket: &Path, mode: u32) -> io::Result<()> {
+        let unix = bind(socket, mode)?;
+        self.socket = Some(socket.to_path_buf());
+        let listener = unix.try_clone()?.into();
+        let accept = move || unix.accept().map(|(stream, _)| stream);
+        self.begin(listener, accept, UnixStream::set_read_timeout, UnixStream::set_write_timeout)
+    }
+
+    /// Listens on a TCP address, and returns it with its port.
+    pub fn on_tcp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let tcp = TcpListener::bind(address)?;
+        let address = tcp.local_addr()?;
+        let listener = tcp.try_clone()?.into();
+        let accept = move || tcp.accept().map(|(stream, _)| stream);
+        self.begin(listener, accept, TcpStream::set_read_timeout, TcpStream::set_write_timeout)?;
+        Ok(address)
+    }
+
     /// One client after another: each has a time limit.
     fn begin<S: Read + Write + 'static>(
         &mut self,
+        listener: OwnedFd,
         accept: impl Fn() -> io::Result<S> + Send + 'static,
         read_within: SetTimeout<S>,
         write_within: SetTimeout<S>,
-        page: Page,
     ) -> io::Result<()> {
-        let stop = self.stop.clone();
+        let (stop, page) = (self.stop.clone(), self.page.clone());
         let work = move || {
             while let stream = accept()
                 && !stop.load(Ordering::Relaxed)
             {
                 match stream {
-                    Ok(mut stream) => {
-                        let _ = answer(&mut stream, read_within, write_within, &page);
+                    Ok(stream) => {
+                        let until = Instant::now() + CLIENT_TAKES;
+                        let _ =
+                            answer(&mut Client { stream, read_within, write_within, until }, &page);
                     }
                     // As when this process has no descriptor left.
                     Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -110,30 +111,71 @@ impl Scraped {
             }
         };
         self.threads.push(thread::Builder::new().name("metrics".into()).spawn(work)?);
+        self.listeners.push(listener.into());
         Ok(())
     }
 }
 
 impl Drop for Scraped {
+    /// A client that is there now is waited for, which takes [`CLIENT_TAKES`] at most.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // A connection wakes each of them.
-        let _ = UnixStream::connect(&self.socket);
-        if let Some(tcp) = self.tcp {
-            let _ = TcpStream::connect_timeout(&tcp, CLIENT_TAKES);
+        for listener in &self.listeners {
+            let _ = listener.shutdown(Shutdown::Both);
         }
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        let _ = fs::remove_file(&self.socket);
+        let _ = self.socket.as_ref().map(fs::remove_file);
     }
 }
 
-fn answer<S: Read + Write>(
-    stream: &mut S,
+type SetTimeout<S> = fn(&S, Option<Duration>) -> io::Result<()>;
+
+/// A client, for so long.
+struct Client<S> {
+    stream: S,
     read_within: SetTimeout<S>,
     write_within: SetTimeout<S>,
-    page: &Page,
-) -> io::Result<()> {
-    let head = read_head(stream, read_within)?;
+    until: Instant,
+}
+
+impl<S: Read + Write> Client<S> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+
+    /// All up to the empty line, or what there is of it in time.
+    fn head(&mut self) -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD_MAX {
+            (self.read_within)(&self.stream, self.left()?)?;
+            let mut some = [0; 1024];
+            match self.stream.read(&mut some) {
+                Ok(0) => break,
+                Ok(count) => head.extend(&some[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(head)
+    }
+
+    /// One that reads a little now and then has no more time than others.
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            (self.write_within)(&self.stream, self.left()?)?;
+            match self.stream.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answer<S: Read + Write>(client: &mut Client<S>, page: &Page) -> io::Result<()> {
+    let head = client.head()?;
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
     let is_whole = request.parse(&head).is_ok_and(|parsed| parsed.is_complete());
@@ -147,40 +189,15 @@ fn answer<S: Read + Write>(
             ("200 OK", form.kind(), page(form))
         }
         (Some("GET" | "HEAD"), _) => ("404 Not Found", plain(), "see /metrics\n".into()),
-        _ => ("405 Method Not Allowed", plain(), "only GET is heeded\n".into()),
+        _ => ("405 Method Not Allowed", plain(), "only GET is allowed\n".into()),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    write_within(stream, Some(CLIENT_TAKES))?;
-    stream.write_all(head.as_bytes())?;
-    match request.method {
-        Some("HEAD") => Ok(()),
-        _ => stream.write_all(body.as_bytes()),
-    }
-}
-
-/// All up to the empty line, or what there is of it in time.
-fn read_head<S: Read>(stream: &mut S, read_within: SetTimeout<S>) -> io::Result<Vec<u8>> {
-    let began = Instant::now();
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD_MAX {
-        let left = CLIENT_TAKES.saturating_sub(began.elapsed());
-        if left.is_zero() {
-            break;
-        }
-        read_within(stream, Some(left))?;
-        let mut some = [0; 1024];
-        match stream.read(&mut some) {
-            Ok(0) => break,
-            Ok(count) => head.extend(&some[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(head)
+    let is_head = request.method == Some("HEAD");
+    client.send(head.as_bytes())?;
+    if is_head { Ok(()) } else { client.send(body.as_bytes()) }
 }
 
 #[cfg(test)]
@@ -189,15 +206,17 @@ mod tests {
 
     use super::*;
 
-    fn scraped(folder: &Path) -> (Scraped, PathBuf) {
+    fn scraped(folder: &Path) -> (Scraped, PathBuf, SocketAddr) {
         let socket = folder.join("metrics");
         let mut scrapes = 0;
         let page: Page = Arc::new(Mutex::new(move |form| {
             scrapes += 1;
-            format!("{form:?} {scrapes}\n# EOF\n")
+            format!("{form:?} {scrapes}{}\n# EOF\n", " ".repeat(PADDING))
         }));
-        let tcp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        (listen(&socket, 0o600, tcp, page).unwrap(), socket)
+        let mut scraped = Scraped::new(page);
+        scraped.on_socket(&socket, 0o600).unwrap();
+        let tcp = scraped.on_tcp(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        (scraped, socket, tcp)
     }
 
     fn ask(mut stream: impl Read + Write, request: &[u8]) -> String {
@@ -207,24 +226,25 @@ mod tests {
         String::from_utf8_lossy(&reply).into_owned()
     }
 
+    /// More than a socket takes without a reader.
+    const PADDING: usize = 8 << 20;
     const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
     const GET_OPEN: &[u8] = b"GET /metrics HTTP/1.1\r\naccept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n\r\n";
 
     #[test]
     fn both_sockets_give_the_same_page() {
         let folder = tempfile::tempdir().unwrap();
-        let (scraped, socket) = scraped(folder.path());
+        let (scraped, socket, tcp) = scraped(folder.path());
         let unix = ask(UnixStream::connect(&socket).unwrap(), GET_OPEN);
         assert!(
             unix.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text"),
             "{unix}"
         );
-        assert!(unix.ends_with("\r\n\r\nOpenMetrics 1\n# EOF\n"), "{unix}");
-        let tcp = ask(TcpStream::connect(scraped.tcp.unwrap()).unwrap(), GET);
-        assert!(tcp.contains("Content-Type: text/plain; version=0.0.4"), "{tcp}");
-        assert!(tcp.ends_with("Prometheus 2\n# EOF\n"), "{tcp}");
+        assert!(unix.contains("\r\n\r\nOpenMetrics 1 ") && unix.ends_with(" \n# EOF\n"));
+        let page = ask(TcpStream::connect(tcp).unwrap(), GET);
+        assert!(page.contains("Content-Type: text/plain; version=0.0.4"));
+        assert!(page.contains("\r\n\r\nPrometheus 2 ") && page.ends_with(" \n# EOF\n"));
         assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
-        let tcp = scraped.tcp.unwrap();
         drop(scraped);
         assert!(!socket.exists() && TcpStream::connect(tcp).is_err());
     }
@@ -232,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_no_scrape_gets_no_metrics_and_holds_up_no_other() {
         let folder = tempfile::tempdir().unwrap();
-        let (_scraped, socket) = scraped(folder.path());
+        let (_scraped, socket, _) = scraped(folder.path());
         let connect = || UnixStream::connect(&socket).unwrap();
         let long = [b"GET /metrics HTTP/1.1\r\nA: ".to_vec(), vec![b'a'; 2 * HEAD_MAX]].concat();
         for (request, status) in [
@@ -249,5 +269,38 @@ mod tests {
         let head = ask(connect(), b"HEAD /metrics HTTP/1.1\r\n\r\n");
         assert!(head.contains("200 OK") && !head.contains("EOF"), "{head}");
         assert!(ask(connect(), GET).ends_with("EOF\n"));
+    }
+
+    /// Neither one that says nothing nor one that reads nothing.
+    #[test]
+    fn no_client_holds_up_others_or_the_end_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let (scraped, socket, tcp) = scraped(folder.path());
+        let _silent = UnixStream::connect(&socket).unwrap();
+        let mut slow = TcpStream::connect(tcp).unwrap();
+        slow.write_all(GET).unwrap();
+        let reader = thread::spawn(move || {
+            // It takes a little, so that each of the service's writes gets somewhere.
+            let mut some = [0; 4096];
+            while slow.read(&mut some).is_ok_and(|count| count > 0) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let page = ask(UnixStream::connect(&socket).unwrap(), GET);
+        assert!(page.ends_with("EOF\n"));
+        let page = ask(TcpStream::connect(tcp).unwrap(), GET);
+        assert!(page.ends_with("EOF\n"));
+        let _silent = TcpStream::connect(tcp).unwrap();
+        drop(scraped);
+        reader.join().unwrap();
+    }
+
+    #[test]
+    fn without_its_address_the_socket_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut scraped, socket, _) = scraped(folder.path());
+        assert!(scraped.on_tcp(taken.local_addr().unwrap()).is_err());
+        assert!(ask(UnixStream::connect(&socket).unwrap(), GET).ends_with("EOF\n"));
     }
 }

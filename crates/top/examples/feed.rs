@@ -34,10 +34,10 @@ fn moment(frame: u64) -> Moment {
         }
         (format!("/system.slice/unit-{group}.service"), of)
     };
-    let cgroups = Table { of: (0..GROUPS).map(used).collect(), rest: None };
+    let cgroups = Table { of: (0..GROUPS).map(used).collect(), ..Table::default() };
     let at_ns = frame * 100_000_000;
-    let reading =
-        Reading { at_ns, cpus: (0..CPUS).map(cpu).collect(), programs: cgroups.clone(), cgroups };
+    let cpus = (0..CPUS).map(|number| (number, cpu(number))).collect();
+    let reading = Reading { at_ns, cpus, programs: cgroups.clone(), cgroups };
     Moment { reading, scheduler: "paceline".into(), ..Moment::default() }
 }
 

@@ -118,10 +118,9 @@ impl Figures {
             .reading
             .cpus
             .iter()
-            .enumerate()
             .map(|(cpu, of)| {
                 let was = before.reading.cpus.get(cpu).unwrap_or(&none);
-                cpu_figures(cpu, of, was, topology, span_s)
+                cpu_figures(*cpu, of, was, topology, span_s)
             })
             .collect();
         let (was, is) = (&before.reading, &now.reading);
@@ -238,11 +237,11 @@ mod tests {
         of.buckets[20] = waits;
         let table = Table {
             of: [("/web".to_string(), of), ("/idle".to_string(), Use::default())].into(),
-            rest: None,
+            ..Table::default()
         };
         let reading = Reading {
             at_ns: at_s * 1_000_000_000,
-            cpus: busy_s.map(cpu).into(),
+            cpus: busy_s.map(cpu).into_iter().enumerate().collect(),
             cgroups: table,
             ..Reading::default()
         };

@@ -7,8 +7,9 @@
  * gets one. All of a task's turn, its wait before it included, is charged as the turn ends: one
  * lookup for each switch. User space adds the turns that are not over.
  *
- * Each CPU writes to memory of its own. When a map is full, the rest is charged to its entry of
- * zeroes, which user space makes.
+ * Each CPU writes to memory of its own. When a map is full, the rest is charged to an entry that
+ * user space makes. Its key, and that of kernel threads, has a last byte of 1: a task's name ends
+ * with a zero, so that no task can take them.
  *
  * crates/live/src/meter.rs mirrors struct use and struct cpu.
  */
@@ -82,7 +83,7 @@ struct task_struct___meter {
 
 struct cpu cpus[MAX_CPUS];
 const struct use unused;
-const struct name kernel_threads = { "[kernel]" };
+const struct name kernel_threads = { "[kernel]\0\0\0\0\0\0\0\1" };
 
 #define USES(table, kind)                                               \
 	struct {                                                        \
@@ -95,10 +96,13 @@ const struct name kernel_threads = { "[kernel]" };
 	static __always_inline struct use *table##_of(kind *key)        \
 	{                                                               \
 		struct use *use = bpf_map_lookup_elem(&table, key);     \
-		kind rest = {};                                         \
+		struct {                                                \
+			char bytes[sizeof(kind)];                       \
+		} rest = {};                                            \
                                                                         \
 		if (use)                                                \
 			return use;                                     \
+		rest.bytes[sizeof(kind) - 1] = 1;                       \
 		bpf_map_update_elem(&table, key, &unused, BPF_NOEXIST); \
 		use = bpf_map_lookup_elem(&table, key);                 \
 		return use ? use : bpf_map_lookup_elem(&table, &rest);  \
@@ -225,8 +229,9 @@ static __always_inline int woken(struct task_struct___meter *p)
 	return 0;
 }
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(on_wakeup, struct task_struct___meter *p)
+/* As the waker begins: sched_wakeup may come later, from the CPU that the task is queued on. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct___meter *p)
 {
 	return woken(p);
 }

@@ -83,10 +83,14 @@ fn run(request: Request, beside: &[&str], cores: usize, script: &str) {
     let request = Request { workload, limit, or_in_turn: true, ..request };
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
     let _cores = vm::take_cores(request.clock, cores);
-    if let Err(error) = vm::run(&request, BIN.as_ref(), &hidden) {
-        let said = format!("{error:#}");
-        // an error begins with the whole script
-        panic!("{}", said.rsplit_once("failed with status").map_or(&*said, |(_, why)| why));
+    match vm::run(&request, BIN.as_ref(), &hidden) {
+        // Figures, for those who look.
+        Ok(outcomes) => outcomes.iter().for_each(|outcome| eprint!("{}", outcome.output)),
+        Err(error) => {
+            let said = format!("{error:#}");
+            // an error begins with the whole script
+            panic!("{}", said.rsplit_once("failed with status").map_or(&*said, |(_, why)| why));
+        }
     }
 }
 

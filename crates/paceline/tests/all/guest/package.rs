@@ -23,6 +23,13 @@ fn system(release: &str, packages: &[&str]) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&made.stdout).trim())
 }
 
+/// The command of the packages.
+pub fn command() -> PathBuf {
+    let command = root().join("target/dist/paceline");
+    assert!(command.exists(), "there is no such command: build it first, by script/package deb");
+    command
+}
+
 /// The package of this kind: `script/package` leaves one.
 fn package(ending: &str) -> PathBuf {
     let folder = root().join("target/packages");
