@@ -106,6 +106,8 @@ struct Daemon {
     last_switch: Option<Switched>,
     stands_aside_for: Option<String>,
     scraped: Option<Scraped>,
+    /// Metrics are told as the config file says.
+    measures_all: bool,
     scx_stats: Option<ScxStats>,
     power: Option<PowerProfile>,
     /// The power profile that is followed now.
@@ -149,6 +151,7 @@ impl Daemon {
             last_switch: None,
             stands_aside_for: None,
             scraped: None,
+            measures_all: true,
             scx_stats: None,
             power: None,
             power_profile: None,
@@ -161,7 +164,7 @@ impl Daemon {
         };
         daemon.after(before);
         daemon.measure();
-        daemon.follow_power_profile();
+        daemon.look_at_power_profile();
         daemon
     }
 
@@ -170,8 +173,10 @@ impl Daemon {
         // The old one has the socket.
         self.scraped = None;
         let Some(metrics) = &self.config.metrics else { return };
-        let (scraped, warnings) = begin(metrics, self.shown.clone());
-        self.scraped = scraped;
+        let core_types = self.config.core_types.as_deref();
+        let (scraped, warnings) = begin(metrics, core_types, self.shown.clone());
+        self.scraped = Some(scraped);
+        self.measures_all = warnings.is_empty();
         for warning in warnings {
             self.voice.warn(warning, vec![("PACELINE_EVENT", "metrics".into())]);
         }
@@ -200,42 +205,42 @@ impl Daemon {
         }
     }
 
-    /// Follows the machine's power profile, if the config file has something to do with one.
-    fn follow_power_profile(&mut self) {
-        if self.config.power_profiles.is_empty() {
-            self.power_profile = None;
-        } else if self.power.is_none() {
+    /// The machine's power profile now, which is followed from the first such question on; None as well if it is not
+    /// wanted.
+    fn power_profile_now(&mut self, wanted: bool) -> Option<String> {
+        if wanted && self.power.is_none() {
             match PowerProfile::follow() {
                 Ok(power) => self.power = Some(power),
-                Err(error) => self.voice.warn(format!("a thread: {error}"), Vec::new()),
+                Err(error) => self.warn_once(format!("a thread: {error}")),
             }
         }
-        self.look_at_power_profile();
-        self.ladder.prefer(self.config.preferred(self.power_profile.as_deref()).cloned());
+        self.power.as_ref().filter(|_| wanted).and_then(PowerProfile::now)
     }
 
     fn look_at_power_profile(&mut self) {
-        let Some(power) = self.power.as_ref().filter(|_| !self.config.power_profiles.is_empty())
-        else {
-            return;
-        };
-        let profile = power.now();
-        if profile == self.power_profile {
-            return;
+        let profile = self.power_profile_now(!self.config.power_profiles.is_empty());
+        if profile != self.power_profile {
+            self.follow_power_profile(profile);
         }
-        let preferred = self.config.preferred(profile.as_deref());
-        let text = match (&profile, preferred) {
-            (None, _) => "the machine has no power profile any more".to_string(),
-            (Some(profile), None) => {
-                format!("power profile {profile}: the config file has nothing for it")
-            }
-            (Some(profile), Some(place)) => {
-                format!("power profile {profile}: {} is preferred", place.name())
-            }
-        };
-        let fields = fields("power-profile", preferred.map_or(CLASS, Place::name));
-        self.ladder.prefer(preferred.cloned());
-        self.voice.say(text, fields);
+    }
+
+    /// Prefers what the config file has for a power profile.
+    fn follow_power_profile(&mut self, profile: Option<String>) {
+        let preferred = self.config.preferred(profile.as_deref()).cloned();
+        if profile != self.power_profile && !self.config.power_profiles.is_empty() {
+            let text = match (&profile, &preferred) {
+                (None, _) => "the machine has no power profile any more".to_string(),
+                (Some(profile), None) => {
+                    format!("power profile {profile}: the config file has nothing for it")
+                }
+                (Some(profile), Some(place)) => {
+                    format!("power profile {profile}: {} is preferred", place.name())
+                }
+            };
+            let place = preferred.as_ref().map_or(CLASS, Place::name);
+            self.voice.say(text, fields("power-profile", place));
+        }
+        self.ladder.prefer(preferred);
         self.power_profile = profile;
     }
 
@@ -402,6 +407,7 @@ impl Daemon {
 
     /// Puts in charge what is wanted. A policy that fails on the way makes room for the next.
     fn settle(&mut self) {
+        self.ladder.forget_old(self.clock.now_s());
         for _ in 0..self.config.policies.len() + 3 {
             let wanted = self.ladder.wanted(self.clock.now_s());
             if self.leaving.is_some()
@@ -596,7 +602,9 @@ impl Daemon {
 
     fn reload(&mut self) -> Result<Option<Switched>, String> {
         let config = Config::read(&self.path).map_err(|failure| failure.to_string())?;
-        let first = match config.preferred(self.power_profile.as_deref()) {
+        let before = self.ladder.in_charge().clone();
+        let profile = self.power_profile_now(!config.power_profiles.is_empty());
+        let first = match config.preferred(profile.as_deref()) {
             Some(Place::Class) => None,
             Some(Place::Policy(label)) => Some(instance(label).map_err(|why| why.to_string())?),
             None => Some(config.policies[0].clone()),
@@ -609,19 +617,27 @@ impl Daemon {
             None => None,
             Some(first) => Some(self.prepare(&first, &config).map_err(|why| why.to_string())?),
         };
-        let measures_alike = config.metrics == self.config.metrics;
+        let measures_alike = config.metrics == self.config.metrics
+            && config.core_types == self.config.core_types
+            && self.measures_all;
         self.config = config;
         if !measures_alike {
             self.measure();
         }
         self.diary.keep(self.config.dumps);
         self.ladder.follow(self.config.rungs(), self.config.times);
-        self.follow_power_profile();
+        self.follow_power_profile(profile);
         self.voice.say(format!("{} was read again", self.path.display()), fields("reload", CLASS));
         let has_seat = self.leaving.is_none() && self.stands_aside().is_none();
         let switched = prepared.filter(|_| has_seat).map(|prepared| self.put_in_charge(prepared));
         self.settle();
-        switched.transpose()
+        let now = self.ladder.in_charge();
+        let other = (*now != before).then(|| Switched {
+            from: before.name().into(),
+            to: now.name().into(),
+            ..Switched::default()
+        });
+        Ok(switched.transpose()?.or(other))
     }
 
     fn reload_as_signalled(&mut self) {

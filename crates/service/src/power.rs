@@ -18,6 +18,8 @@ use zbus::{Connection, Message, MessageStream, block_on};
 const AGAIN: Duration = Duration::from_secs(10);
 /// The service waits for the first answer, so that it does not load one policy just to load another.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
+/// A profile that does not last for so long is not followed: any user of a desktop may choose one.
+const PAUSE: Duration = Duration::from_secs(2);
 /// Longest name of a profile, bytes.
 const LONGEST: usize = 100;
 
@@ -83,6 +85,7 @@ async fn listen(set: &impl Fn(Option<String>)) -> zbus::Result<()> {
     loop {
         set(active(&asks).await.filter(|profile| profile.len() <= LONGEST));
         while next(&mut heard).await?.message_type() != Type::Signal {}
+        thread::sleep(PAUSE);
     }
 }
 
