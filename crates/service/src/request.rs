@@ -25,6 +25,8 @@ pub(crate) const REQUEST_MAX: u64 = 4096;
 const ANSWER_MAX: u64 = 1 << 20;
 /// How long a client has to send its request.
 pub(crate) const SEND_TAKES: Duration = Duration::from_secs(2);
+/// How long one waits that only looks.
+const LOOK_TAKES: Duration = Duration::from_millis(300);
 /// How long a client waits for its answer: a policy is loaded in it, and before that another one ends.
 const ANSWER_TAKES: Duration = Duration::from_secs(180);
 
@@ -244,6 +246,20 @@ pub fn ask(folder: &Path, request: &Request) -> Result<Answer, Failure> {
     let mut from = BufReader::new(stream.take(ANSWER_MAX));
     from.read_line(&mut answer).map_err(|error| failed(&error))?;
     serde_json::from_str(&answer).map_err(|_| failed(&"it ended, or it is of another version"))
+}
+
+/// The state that any user may see, of the service that runs on this machine. None: there is none, or it does not answer
+/// soon.
+pub fn look(folder: &Path) -> Option<Status> {
+    let mut stream = UnixStream::connect(folder.join("status")).ok()?;
+    stream.set_read_timeout(Some(LOOK_TAKES)).ok()?;
+    stream.set_write_timeout(Some(LOOK_TAKES)).ok()?;
+    let line = serde_json::to_string(&Request::Status).expect("it is plain data") + "\n";
+    stream.write_all(line.as_bytes()).ok()?;
+    match serde_json::from_str(&read_line(&mut stream, ANSWER_MAX, LOOK_TAKES).ok()??).ok()? {
+        Answer::Status(status) => Some(*status),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::execute;
-use service::request::{Answer, RUNTIME, Request, ask};
+use service::request::{RUNTIME, look};
 use service::status::CLASS;
 use terminal::{Failure, failed, interrupt, output};
 
@@ -22,6 +22,9 @@ use crate::text::{news, printed};
 
 /// How many cgroups, and how many programs, are told apart.
 const NAMES: usize = 500;
+/// Looks take time of all CPUs, ahead of other tasks.
+const EVERY_MIN: Duration = Duration::from_millis(10);
+const EVERY_MAX: Duration = Duration::from_secs(24 * 3600);
 /// What happened lately: lines at most.
 const LATELY: usize = 200;
 
@@ -38,6 +41,9 @@ pub enum Form {
 
 /// Looks at this machine at intervals, until the user ends it; once, if so told.
 pub fn run(every: Duration, form: Form, once: bool) -> Result<(), Failure> {
+    if !(EVERY_MIN..=EVERY_MAX).contains(&every) {
+        return Err(Failure::input("--every: give it 10ms to 1day"));
+    }
     if form == Form::Screen && !stdout().is_terminal() {
         return Err(Failure::input("top needs a terminal; without one, say --once or --json"));
     }
@@ -92,10 +98,7 @@ impl Looker {
     }
 
     fn moment(&mut self) -> Result<Moment, Failure> {
-        let status = match ask(Path::new(RUNTIME), &Request::Status) {
-            Ok(Answer::Status(status)) => Some(*status),
-            _ => None,
-        };
+        let status = look(Path::new(RUNTIME));
         let scheduler = live::state().ok().filter(|now| now.state != "disabled");
         let scheduler = scheduler.map(|now| now.ops.unwrap_or_else(|| "another scheduler".into()));
         Ok(Moment {
