@@ -79,7 +79,7 @@ fn run(request: Request, beside: &[&str], cores: usize, script: &str) {
         argv: ["sh", "-c", &script].map(Into::into).to_vec(),
         with: [BIN.into()].into_iter().chain(programs.map(program)).collect(),
     };
-    let limit = Duration::from_secs(1200);
+    let limit = request.limit.max(Duration::from_secs(1200));
     let request = Request { workload, limit, or_in_turn: true, ..request };
     let hidden = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
     let _cores = vm::take_cores(request.clock, cores);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `serve` and its clients, on a real kernel.
 
+use std::time::Duration;
+
 use vm::{Clock, Request, Shape};
 
 use crate::guest::{in_guest, in_guest_beside, in_guest_by, package, request, run};
@@ -53,6 +55,7 @@ fn counted(script: &str) {
     let command = package::command();
     let command = command.to_str().expect("its name is text");
     let shape = Shape { cpus: 1, ..Shape::default() };
-    let request = Request { shape, clock: Clock::Icount, ..request() };
+    let limit = Duration::from_secs(24 * 3600);
+    let request = Request { shape, clock: Clock::Icount, limit, ..request() };
     run(request, &["socat", command], 1, &format!("P={command}\n{script}"));
 }
