@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The service's metrics: `docs/src/reference/metrics.md` lists them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -323,13 +325,16 @@ impl Told {
 /// CPU time and waits by cgroup or by program.
 fn uses(to: &mut Writer<'_>, by: &'static str, table: &Table) -> fmt::Result {
     // Two names that are shown alike are one series.
-    let mut by_name = BTreeMap::<String, Use>::new();
+    let mut by_name = BTreeMap::<String, Cow<'_, Use>>::new();
     let named = table.of.iter().map(|(name, of)| (&**name, of));
     for (name, of) in named.chain(table.rest.iter().map(|rest| (REST, rest))) {
-        *by_name.entry(visible(name)).or_default() += of;
+        match by_name.entry(visible(name)) {
+            Entry::Vacant(new) => drop(new.insert(Cow::Borrowed(of))),
+            Entry::Occupied(mut alike) => *alike.get_mut().to_mut() += of,
+        }
     }
-    let each: Vec<(Vec<(&'static str, String)>, Use)> =
-        by_name.into_iter().map(|(name, of)| (vec![(by, name)], of)).collect();
+    let each = by_name.into_iter().map(|(name, of)| (vec![(by, name)], of));
+    let each: Vec<(Vec<_>, Cow<'_, Use>)> = each.collect();
     let rest = f64::from(u8::from(table.is_full));
     to.gauges(
         &format!("{by}s_beyond_room"),
