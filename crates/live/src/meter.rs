@@ -291,14 +291,10 @@ impl Meter {
             room,
         };
         // The entry for all that has no room.
-        for name in ["cgroups", "programs"] {
+        for (name, rest) in [("cgroups", &REST8[..]), ("programs", &REST16[..])] {
             let map = meter.map(name)?;
             let none = vec![vec![0; map.value_size() as usize]; libbpf_rs::num_possible_cpus()?];
-            let rest = match map.key_size() {
-                8 => REST8.to_vec(),
-                _ => REST16.to_vec(),
-            };
-            map.update_percpu(&rest, &none, MapFlags::ANY)?;
+            map.update_percpu(rest, &none, MapFlags::ANY)?;
         }
         let links: Result<Vec<Link>, _> =
             meter.object.progs_mut().map(|program| program.attach()).collect();
@@ -313,10 +309,13 @@ impl Meter {
     /// Reads it, and forgets cgroups that were removed. If there are too many programs, it forgets those that did not run
     /// since the reading before.
     pub fn read(&mut self) -> anyhow::Result<Reading> {
-        let before = self.cpus();
+        // One that came after the meter has words as well.
+        let mut online = online(Path::new("/")).unwrap_or_default();
+        online.retain(|cpu| *cpu < policy::native::MAX_CPUS);
+        let before = self.cpus(&online);
         let mut cgroups = uses::<8>(&self.map("cgroups")?)?;
         let mut programs = uses::<16>(&self.map("programs")?)?;
-        let (at_ns, cpus) = (now_ns(), self.cpus());
+        let (at_ns, cpus) = (now_ns(), self.cpus(&online));
         // Turns that were there before and after are not in the sums.
         let turns: Vec<&Running> = cpus
             .iter()
@@ -348,12 +347,9 @@ impl Meter {
         })
     }
 
-    /// CPUs that are online. One that came later has words as well.
-    fn cpus(&self) -> BTreeMap<usize, Cpu> {
+    fn cpus(&self, numbers: &[usize]) -> BTreeMap<usize, Cpu> {
         let now_ns = now_ns();
-        let online = online(Path::new("/")).unwrap_or_default();
-        let online = online.into_iter().filter(|cpu| *cpu < policy::native::MAX_CPUS);
-        online.map(|cpu| (cpu, Cpu::parse(&self.words(cpu), now_ns))).collect()
+        numbers.iter().map(|cpu| (*cpu, Cpu::parse(&self.words(*cpu), now_ns))).collect()
     }
 
     /// A CPU's words, all of one moment. One that switches all the time is taken as it comes.

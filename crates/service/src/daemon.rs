@@ -631,13 +631,8 @@ impl Daemon {
         let has_seat = self.leaving.is_none() && self.stands_aside().is_none();
         let switched = prepared.filter(|_| has_seat).map(|prepared| self.put_in_charge(prepared));
         self.settle();
-        let now = self.ladder.in_charge();
-        let other = (*now != before).then(|| Switched {
-            from: before.name().into(),
-            to: now.name().into(),
-            ..Switched::default()
-        });
-        Ok(switched.transpose()?.or(other))
+        let is_other = *self.ladder.in_charge() != before;
+        Ok(switched.transpose()?.or_else(|| self.last_switch.clone().filter(|_| is_other)))
     }
 
     fn reload_as_signalled(&mut self) {

@@ -99,6 +99,11 @@ fn page(told: &Arc<Told>, form: Form) -> String {
     page
 }
 
+/// A gauge of what is so, or is not.
+fn flag(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
 /// Labels, and a value.
 type Row = (Vec<(&'static str, String)>, f64);
 
@@ -190,13 +195,13 @@ impl Told {
             "policy_in_charge",
             "1 of the policy in charge of the machine's tasks, with its knobs; default is Linux's own class",
             None,
-            &by_policy(&|label| f64::from(u8::from(label == in_charge && !stands_aside))),
+            &by_policy(&|label| flag(label == in_charge && !stands_aside)),
         )?;
         to.gauges(
             "stands_aside",
             "1 while another scheduler is in charge, and the service stands aside",
             None,
-            &[(Vec::new(), f64::from(u8::from(stands_aside)))],
+            &[(Vec::new(), flag(stands_aside))],
         )?;
         to.gauges(
             "policy_left_alone",
@@ -204,14 +209,14 @@ impl Told {
             None,
             &by_policy(&|label| {
                 let until_s = faults.get(label).map_or(0, |fault| fault.not_before_s);
-                f64::from(u8::from(until_s > now_s))
+                flag(until_s > now_s)
             }),
         )?;
         to.gauges(
             "meter_up",
             "1 if CPU time and waits are measured",
             None,
-            &[(Vec::new(), f64::from(u8::from(self.reading.is_some())))],
+            &[(Vec::new(), flag(self.reading.is_some()))],
         )?;
         to.gauges(
             "policy_failures",
@@ -335,7 +340,7 @@ fn uses(to: &mut Writer<'_>, by: &'static str, table: &Table) -> fmt::Result {
     }
     let each = by_name.into_iter().map(|(name, of)| (vec![(by, name)], of));
     let each: Vec<(Vec<_>, Cow<'_, Use>)> = each.collect();
-    let rest = f64::from(u8::from(table.is_full));
+    let rest = flag(table.is_full);
     to.gauges(
         &format!("{by}s_beyond_room"),
         &format!("1 while there is no room for another {by}; the rest is under {REST}"),

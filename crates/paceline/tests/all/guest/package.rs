@@ -49,7 +49,7 @@ struct Bare<'a> {
 }
 
 impl Bare<'_> {
-    /// Runs a script there, and returns what it said last; `says`: a part of that. Only root can make a system.
+    /// Runs a script there. `says`: a part of what it says at its end. Only root can make a system.
     fn run(&self, limit_s: u64, script: &str, says: &str) {
         if !rustix::process::geteuid().is_root() {
             eprintln!("not tried: script/system needs root");
