@@ -11,6 +11,7 @@ mod daemon;
 mod diary;
 mod known;
 pub mod ladder;
+mod listener;
 mod metrics;
 mod power;
 pub mod request;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where metrics are scraped: HTTP on a Unix socket, and on TCP if the config file names an address.
 
+use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
+use crate::listener::Listening;
 use crate::request::bind;
 
 /// Longest head of a request, in bytes.
@@ -50,11 +49,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 /// The listeners, until this is dropped.
 pub struct Scraped {
     page: Page,
-    stop: Arc<AtomicBool>,
-    /// Listeners: each ends as it is shut down.
-    listeners: Vec<UnixStream>,
+    listeners: Vec<Listening>,
     socket: Option<PathBuf>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 /// Makes the page of a scrape.
@@ -63,8 +59,7 @@ pub type Page = Arc<Mutex<dyn FnMut(Form) -> String + Send>>;
 impl Scraped {
     /// Listens nowhere yet.
     pub fn new(page: Page) -> Self {
-        let stop = Arc::default();
-        Scraped { page, stop, listeners: Vec::new(), socket: None, threads: Vec::new() }
+        Scraped { page, listeners: Vec::new(), socket: None }
     }
 
     /// Listens on a Unix socket of this mode.
@@ -94,36 +89,21 @@ impl Scraped {
         read_within: SetTimeout<S>,
         write_within: SetTimeout<S>,
     ) -> io::Result<()> {
-        let (stop, page) = (self.stop.clone(), self.page.clone());
-        let work = move || {
-            while let stream = accept()
-                && !stop.load(Ordering::Relaxed)
-            {
-                match stream {
-                    Ok(stream) => {
-                        let until = Instant::now() + CLIENT_TAKES;
-                        let _ =
-                            answer(&mut Client { stream, read_within, write_within, until }, &page);
-                    }
-                    // As when this process has no descriptor left.
-                    Err(_) => thread::sleep(Duration::from_millis(100)),
-                }
-            }
+        let page = self.page.clone();
+        let serve = move |stream| {
+            let until = Instant::now() + CLIENT_TAKES;
+            let _ = answer(&mut Client { stream, read_within, write_within, until }, &page);
         };
-        self.threads.push(thread::Builder::new().name("metrics".into()).spawn(work)?);
-        self.listeners.push(listener.into());
+        self.listeners.push(Listening::begin("metrics", listener, accept, serve)?);
         Ok(())
     }
 }
 
 impl Drop for Scraped {
-    /// A client that is there now is waited for, which takes [`CLIENT_TAKES`] at most.
+    /// Clients that are there now are waited for, which takes [`CLIENT_TAKES`] at most.
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for listener in &self.listeners {
-            let _ = listener.shutdown(Shutdown::Both);
-        }
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.listeners.iter().for_each(Listening::stop);
+        self.listeners.clear();
         let _ = self.socket.as_ref().map(fs::remove_file);
     }
 }
@@ -203,6 +183,7 @@ fn answer<S: Read + Write>(client: &mut Client<S>, page: &Page) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::thread;
 
     use super::*;
 

@@ -6,24 +6,25 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::listener::Listening;
 use crate::request::{REQUEST_MAX, SEND_TAKES, Shown, bind, read_line};
 use crate::status::Status;
 
 /// Where tools look for the scheduler of the machine.
 pub const SOCKET: &str = "/run/scx/root/stats";
+/// Its threads.
+const NAME: &str = "scx-stats";
 /// Most clients at a time: each has a thread.
 const CLIENTS_MAX: usize = 8;
 /// A client that says nothing for so long is left.
@@ -40,11 +41,8 @@ struct Request {
 pub struct ScxStats {
     socket: PathBuf,
     inode: u64,
-    stop: Arc<AtomicBool>,
-    /// The listener: it ends as it is shut down.
-    listener: UnixStream,
+    listening: Option<Listening>,
     clients: Clients,
-    thread: Option<JoinHandle<()>>,
 }
 
 type Clients = Arc<Mutex<BTreeMap<u64, UnixStream>>>;
@@ -55,26 +53,25 @@ impl ScxStats {
         fs::create_dir_all(socket.parent().unwrap_or(Path::new("/")))?;
         let listener = bind(socket, 0o600)?;
         let inode = fs::metadata(socket)?.ino();
-        let listens = UnixStream::from(OwnedFd::from(listener.try_clone()?));
-        let (stop, clients) = (Arc::<AtomicBool>::default(), Clients::default());
-        let work = {
-            let (stop, clients) = (stop.clone(), clients.clone());
-            move || accept(&listener, &stop, &clients, &shown)
+        let clients = Clients::default();
+        let (own, mut name) = (clients.clone(), 0);
+        let serve = move |stream| {
+            name += 1;
+            begin(name, stream, &own, &shown);
         };
-        let thread = Some(thread::Builder::new().name("scx-stats".into()).spawn(work)?);
-        let socket = socket.to_path_buf();
-        Ok(ScxStats { socket, inode, stop, listener: listens, clients, thread })
+        let listens = listener.try_clone()?.into();
+        let accept = move || listener.accept().map(|(stream, _)| stream);
+        let listening = Some(Listening::begin(NAME, listens, accept, serve)?);
+        Ok(ScxStats { socket: socket.to_path_buf(), inode, listening, clients })
     }
 }
 
 impl Drop for ScxStats {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        drop(self.listening.take());
         for client in self.clients.lock().unwrap_or_else(PoisonError::into_inner).values() {
             let _ = client.shutdown(Shutdown::Both);
         }
-        let _ = self.listener.shutdown(Shutdown::Both);
-        let _ = self.thread.take().map(JoinHandle::join);
         // The next scheduler may have its socket there already.
         if fs::metadata(&self.socket).is_ok_and(|now| now.ino() == self.inode) {
             let _ = fs::remove_file(&self.socket);
@@ -82,29 +79,19 @@ impl Drop for ScxStats {
     }
 }
 
-fn accept(listener: &UnixListener, stop: &AtomicBool, clients: &Clients, shown: &Shown) {
-    for (name, stream) in (0..).zip(listener.incoming()) {
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
-        let Ok(stream) = stream else {
-            thread::sleep(Duration::from_millis(100));
-            continue;
-        };
-        let mut all = clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(own) = stream.try_clone().ok().filter(|_| all.len() < CLIENTS_MAX) else {
-            continue;
-        };
-        all.insert(name, own);
-        drop(all);
-        let (left, shown) = (clients.clone(), shown.clone());
-        let work = move || {
-            let _ = talk(stream, &shown);
-            left.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
-        };
-        if thread::Builder::new().name("scx-stats".into()).spawn(work).is_err() {
-            clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
-        }
+/// Talks with a client in a thread of its own. One too many is let go.
+fn begin(name: u64, stream: UnixStream, clients: &Clients, shown: &Shown) {
+    let mut all = clients.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(own) = stream.try_clone().ok().filter(|_| all.len() < CLIENTS_MAX) else { return };
+    all.insert(name, own);
+    drop(all);
+    let (left, shown) = (clients.clone(), shown.clone());
+    let work = move || {
+        let _ = talk(stream, &shown);
+        left.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+    };
+    if thread::Builder::new().name(NAME.into()).spawn(work).is_err() {
+        clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
     }
 }
 
